@@ -172,7 +172,9 @@ void write_picture(const ReportRequest& options, const char* option, const std::
   // Weakly, because the target itself need not exist yet.
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
   const auto run = std::filesystem::canonical(options.directory, error);
-  if (std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end()) {
+  const bool within =
+      std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end();
+  if (!run.empty() && within) {
     throw UsageError(std::string(option) + " " + target.native() +
                      " lies in the run directory; write it elsewhere");
   }

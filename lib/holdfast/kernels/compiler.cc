@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "holdfast/base/error.h"
 #include "holdfast/kernels/internal/nvrtc.h"
@@ -31,7 +32,7 @@ std::string beginning_of(const std::string& log) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
     const std::string line = log.substr(begin, end - begin);
     begin = end + 1;
-    if (line.find_first_not_of(" \t\r\0") == std::string::npos) continue;
+    if (line.find_first_not_of(std::string_view(" \t\r\0", 4)) == std::string::npos) continue;
     text += (lines++ == 0 ? "" : " | ") + line;
   }
   return text.empty() ? "the compiler says nothing" : text;

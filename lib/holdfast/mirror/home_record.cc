@@ -1,6 +1,9 @@
 #include "holdfast/mirror/home_record.h"
 
 #include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -18,7 +21,8 @@ constexpr std::size_t kLongestFailure = 2000;
 constexpr std::int64_t kLongestTook = std::int64_t{30} * 24 * 3600 * 1000;  // ms
 constexpr std::int64_t kSchema = 1;
 constexpr Duration kBetweenTries = std::chrono::milliseconds(20);
-constexpr int kTries = 10;  // a write takes as long as two fsyncs
+constexpr int kTries = 10;   // a write takes as long as two fsyncs
+constexpr int kRounds = 10;  // each lost to another process, which had to wait for all tries first
 
 std::string text_in(const JsonValue& object, const char* name) {
   return text_member(object, name).value_or("");
@@ -28,13 +32,62 @@ bool is_number_of_attempt(std::int64_t value) {
   return value > 0 && static_cast<std::uint64_t>(value) <= kHighestNumber;
 }
 
-// Best effort: the next writer removes what stays.
-void release(Directory& run_directory) {
-  try {
-    run_directory.unlink(kHomeStateNewName);
-  } catch (const Error&) {
+// The temporary file is the lock: it is created exclusively, and read and written under its name. One that
+// stays for long was left by a process that was killed, and is removed. But its owner may only be slow, such
+// as on a disk that takes seconds for an fsync. So before the rename each looks whether the file is still its
+// own.
+class Lock {
+ public:
+  explicit Lock(Directory& run_directory) : run_directory_(run_directory) {
+    file_ = create();
+    for (int tries = 0; !file_ && tries < kTries; ++tries) {
+      Clock::real().sleep_for(kBetweenTries);
+      file_ = create();
+    }
+    if (!file_) {
+      run_directory_.unlink(kHomeStateNewName);
+      file_ = create();
+      if (!file_) {
+        throw Error(run_directory_.path() + "/" + kHomeStateNewName + " comes back after it was removed");
+      }
+    }
+    inode_ = inode();
   }
-}
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  // Best effort: the next writer removes what stays.
+  ~Lock() {
+    try {
+      if (!renamed_ && is_ours()) run_directory_.unlink(kHomeStateNewName);
+    } catch (const std::exception&) {
+    }
+  }
+
+  // False: another process has taken the lock for left behind.
+  bool replace_record(const std::string& text) {
+    file_->write_at(std::as_bytes(std::span(text)), 0);
+    // Before the rename, so that a crash leaves the old content or the new one.
+    file_->sync();
+    // Before close(): some file systems number a file anew once nobody has it open.
+    if (!is_ours()) return false;
+    file_->close();
+    run_directory_.rename_over(kHomeStateNewName, kHomeStateName);
+    return renamed_ = true;
+  }
+
+ private:
+  std::unique_ptr<File> create() { return run_directory_.open(kHomeStateNewName, OpenMode::create); }
+  std::optional<std::uint64_t> inode() const {
+    const auto status = run_directory_.status(kHomeStateNewName);
+    return status ? std::optional(status->inode) : std::nullopt;
+  }
+  bool is_ours() const { return inode_ && inode() == inode_; }
+
+  Directory& run_directory_;
+  std::unique_ptr<File> file_;
+  std::optional<std::uint64_t> inode_;
+  bool renamed_ = false;
+};
 
 }  // namespace
 
@@ -121,33 +174,19 @@ std::optional<HomeRecord> read_home_record(Directory& run_directory) {
   return home_record_from_json(text);
 }
 
-// The temporary file is the lock: it is created exclusively, and read and written under its name.
 void update_home_record(Directory& run_directory,
                         const std::function<HomeRecord(const std::optional<HomeRecord>&)>& merge) {
-  auto file = run_directory.open(kHomeStateNewName, OpenMode::create);
-  for (int tries = 0; !file && tries < kTries; ++tries) {
-    Clock::real().sleep_for(kBetweenTries);
-    file = run_directory.open(kHomeStateNewName, OpenMode::create);
-  }
-  if (!file) {  // left by a process that was killed
-    run_directory.unlink(kHomeStateNewName);
-    file = run_directory.open(kHomeStateNewName, OpenMode::create);
-    if (!file)
-      throw Error(run_directory.path() + "/" + kHomeStateNewName + " comes back after it was removed");
-  }
-  try {
+  for (int rounds = 0; rounds < kRounds; ++rounds) {
+    Lock lock(run_directory);
     const std::string text = to_json(merge(read_home_record(run_directory)));
-    file->write_at(std::as_bytes(std::span(text)), 0);
-    // Before the rename, so that a crash leaves the old content or the new one.
-    file->sync();
-    file->close();
-    run_directory.rename_over(kHomeStateNewName, kHomeStateName);
-  } catch (const Error&) {
-    release(run_directory);
-    throw;
+    if (!lock.replace_record(text)) continue;  // another process has changed the record meanwhile
+    // The claims in it tell a later start which files in HOME came from here, so they must survive a power
+    // cut.
+    run_directory.sync();
+    return;
   }
-  // The claims in it tell a later start which files in HOME came from here, so they must survive a power cut.
-  run_directory.sync();
+  throw Error(run_directory.path() + "/" + kHomeStateNewName +
+              " is removed again and again by another process");
 }
 
 }}  // namespace holdfast::v0_2

@@ -60,8 +60,8 @@ std::string in_numbers(const sockaddr* address, socklen_t length) {
 // On failure errno has the reason.
 Socket try_to_connect(const addrinfo& target, SteadyTime end, const std::function<bool()>& give_up) {
   Socket made(::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // A connection to this machine may succeed at once.
   if (made.get() < 0) return made;
+  // A connection to this machine may succeed at once.
   if (::connect(made.get(), target.ai_addr, target.ai_addrlen) != 0) {
     // A socket that does not block connects in the background, and says so by this error.
     if (errno != EINPROGRESS) return Socket();

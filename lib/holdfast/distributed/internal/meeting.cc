@@ -88,7 +88,7 @@ Socket listen_for(const LaunchEnvironment& place) {
     }
     if (errno == EADDRINUSE) break;
   }
-  // The last address that was tried is in errno.
+  // errno has the reason of the last address that was tried.
   throw refuse();
 }
 
