@@ -16,7 +16,7 @@ can_cuda() {
   left_out cuda "there are no headers of the CUDA runtime (cmake/bootstrap --cuda, or a CUDA toolkit)"
 }
 work_behind() {
-  local lane kernels=0 preset of_clang more
+  local lane kernels=0 preset clang more
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 130' TERM
   child=
   renice -n 19 "$BASHPID" >/dev/null
@@ -24,10 +24,10 @@ work_behind() {
   if due kernels has_torch of_default && tally build kernels/build 1200 ninja -C "$main" kernel_resources; then kernels=1; fi
   touch "$TALLY_LOGS/upper.ready"
   for lane in asan tsan fuzz; do
-    of_clang=1 preset=asan more=()  # asan and fuzz share a build
-    [[ $lane != tsan ]] || of_clang=0 preset=tsan
-    ((!of_clang || nightly)) || more=(-DHOLDFAST_FUZZ_QUICK_BUILD=ON)
-    if due $lane/ of_core in_time $( ((!of_clang)) || echo has_clang) &&
+    preset=asan clang=has_clang more=()  # asan and fuzz share a build
+    [[ $lane != tsan ]] || preset=tsan clang=
+    [[ -z $clang ]] || ((nightly)) || more=(-DHOLDFAST_FUZZ_QUICK_BUILD=ON)
+    if due $lane/ of_core in_time $clang &&
       tally step $lane/configure 120 cmake/configure $preset build/$preset "$patience" ${more[@]+"${more[@]}"}; then
       build_of $lane build/$preset "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
       touch "$TALLY_LOGS/$lane.ready"

@@ -58,7 +58,7 @@ class Lock {
   // Best effort: the next writer removes what stays.
   ~Lock() {
     try {
-      if (!renamed_ && is_ours()) run_directory_.unlink(kHomeStateNewName);
+      if (is_ours()) run_directory_.unlink(kHomeStateNewName);
     } catch (const std::exception&) {
     }
   }
@@ -72,7 +72,8 @@ class Lock {
     if (!is_ours()) return false;
     file_->close();
     run_directory_.rename_over(kHomeStateNewName, kHomeStateName);
-    return renamed_ = true;
+    inode_.reset();
+    return true;
   }
 
  private:
@@ -85,8 +86,7 @@ class Lock {
 
   Directory& run_directory_;
   std::unique_ptr<File> file_;
-  std::optional<std::uint64_t> inode_;
-  bool renamed_ = false;
+  std::optional<std::uint64_t> inode_;  // none: this holds the lock no longer
 };
 
 }  // namespace

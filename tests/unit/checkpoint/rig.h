@@ -62,6 +62,18 @@ struct Attempt {
   std::string state() { return to_hex(checkpointer.state_digest()); }
 };
 
+// The work ends with that error of the system, which says why.
+template <class Work>
+void expect_unreadable(const Work& work, int code, const std::string& why) {
+  try {
+    work();
+    ADD_FAILURE() << "what cannot be read was believed";
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), testing::HasSubstr(why));
+  }
+}
+
 // What an uninterrupted run has after so many steps.
 inline std::string state_after(std::int64_t steps, MemorySource::Options state = {}) {
   Volume volume;

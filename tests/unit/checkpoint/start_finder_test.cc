@@ -59,16 +59,6 @@ class StartFinderTest : public testing::Test {
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   }
-  template <class Work>
-  static void expect_unreadable(const Work& work, int code, const std::string& why) {
-    try {
-      work();
-      ADD_FAILURE() << "it was read";
-    } catch (const IoError& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_THAT(error.what(), HasSubstr(why));
-    }
-  }
 
   Volume volume;
   CapturedLog log;

@@ -12,7 +12,6 @@
 namespace holdfast::test { namespace {
 
 using internal::StartReceiver;
-using testing::HasSubstr;
 using ReceivedVerdict = internal::Verdict;
 
 constexpr char kFile[] = "step-000000000003-a0001.h5";
@@ -56,16 +55,6 @@ class StartReceiverTest : public testing::Test {
   internal::StartedRun receive(const ReceivedVerdict& told, std::vector<std::byte> sent) {
     world.rank(0).broadcast(sent);
     return receiver->load(told, receiver->receive(told));
-  }
-  template <class Work>
-  static void expect_unreadable(const Work& work, int code, const std::string& why) {
-    try {
-      work();
-      ADD_FAILURE() << "it was believed";
-    } catch (const IoError& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_THAT(error.what(), HasSubstr(why));
-    }
   }
 
   Volume volume;
