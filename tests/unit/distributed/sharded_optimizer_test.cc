@@ -14,6 +14,7 @@
 #include "holdfast/distributed/internal/slices.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sync_batch_norm.h"
+#include "holdfast/optim/lamb.h"
 #include "holdfast/state/train_state.h"
 #include "unit/state/staging.h"
 
@@ -165,6 +166,26 @@ TEST(SyncBatchNorm, AnOrdinaryOneIsNamedAndAWorldOfOneIsAnOrdinaryOne) {
   net.register_module("forgotten", plain);
   EXPECT_THAT(message_of<UsageError>([&] { synchronize_batch_norms(net, group); }),
               HasSubstr("'forgotten' is an ordinary batch norm"));
+}
+
+// A weight of 100,000 elements in chunks of 40,000: the last share is short enough for another list of kernels.
+TEST(ShardedOptimizer, LambsNormsAreThoseOfWholeTensorsHoweverTheyAreCut) {
+  ProcessGroup group({.place = {}});
+  const auto weight_after = [&](std::int64_t chunk_bytes) {
+    torch::manual_seed(5);
+    torch::nn::Linear net(250, 400);
+    Lamb lamb(net->parameters(), LambOptions(0.1).weight_decay(0.01));
+    ShardedOptimizer optimizer(lamb, *net, group, {.chunk_bytes = chunk_bytes});
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      net->forward(at::ones({5, 250})).square().mean().backward();
+      optimizer.step();
+    }
+    return net->weight.detach().clone();
+  };
+  const at::Tensor whole = weight_after(std::int64_t{1} << 20);
+  const at::Tensor cut = weight_after(160'000);
+  EXPECT_LT((whole - cut).abs().max().item<float>(), 1e-6);
 }
 
 // A copy made between would wait for ranks that do not come.

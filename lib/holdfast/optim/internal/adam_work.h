@@ -132,7 +132,9 @@ void FusedWork<Kernel>::step(torch::optim::Optimizer& optimizer, bool maximize,
   std::size_t seen = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const auto& options = static_cast<const Options&>(groups[g].options());
-    lists.clear();
+    // A share of a tensor may be long in one chunk and short in the next. Its norm needs both, and the ranks
+    // one sum.
+    lists.clear(whole == nullptr);
     used_steps = 0;
     for (const at::Tensor& parameter : groups[g].params()) {
       const at::Tensor& gradient = parameter.grad();

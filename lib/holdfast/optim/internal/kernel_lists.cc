@@ -87,7 +87,7 @@ void require_slots(const char* optimizer, const at::Tensor& parameter, std::span
   }
 }
 
-void KernelLists::clear() {
+void KernelLists::clear(bool apart) {
   for (KernelList& list : lists()) {
     list.parameters.clear();
     list.gradients.clear();
@@ -95,6 +95,7 @@ void KernelLists::clear() {
     list.steps.clear();
   }
   used_ = 0;
+  apart_ = apart;
   back_.clear();
   copied_.clear();
 }
@@ -102,8 +103,8 @@ void KernelLists::clear() {
 KernelList& KernelLists::list_for(const at::Tensor& parameter, bool fresh) {
   const at::Device device = parameter.device();
   const at::ScalarType dtype = parameter.scalar_type();
-  // Small tensors get a list of their own, on which one thread works (OneThread).
-  const bool small = device.is_cpu() && parameter.numel() < kWorthThreads;
+  // One thread works on a list of small tensors (OneThread).
+  const bool small = apart_ && device.is_cpu() && parameter.numel() < kWorthThreads;
   for (KernelList& list : lists()) {
     if (list.device == device && list.dtype == dtype && list.fresh == fresh && list.small == small)
       return list;

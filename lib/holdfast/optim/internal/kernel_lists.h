@@ -39,8 +39,9 @@ struct KernelList {
 
 class KernelLists {
  public:
-  // Frees the tensors and keeps the memory of the lists.
-  void clear();
+  // Frees the tensors and keeps the memory of the lists. `apart`: small tensors get a list of their own; false
+  // for a kernel that needs all pieces of a tensor in one list.
+  void clear(bool apart = true);
   // Adds one row of usable tensors. Undefined slots are left out. `writes_gradient`: the kernel's changes of
   // the gradient must be kept.
   void add(const at::Tensor& parameter, const at::Tensor& gradient, std::span<const at::Tensor> slots,
@@ -53,6 +54,7 @@ class KernelLists {
   KernelList& list_for(const at::Tensor& parameter, bool fresh);
   std::vector<KernelList> lists_;
   std::size_t used_ = 0;
+  bool apart_ = true;
   std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // (to, from)
   std::vector<at::Tensor> copied_;                       // parameters of copied rows
 };
