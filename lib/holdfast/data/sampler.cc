@@ -48,6 +48,12 @@ void check(const PlanOptions& options) {
               std::to_string(options.batch_size) + " x accumulation " + std::to_string(options.accumulation) +
               " x world " + std::to_string(shard.world) + ") but the data set has " +
               std::to_string(options.size) + ": choose a smaller batch size");
+  // Its plan would go from epoch to epoch for ever.
+  require(options.drop_last || options.epochs > 0 || shard.rank * options.batch_size < options.size,
+          "rank " + std::to_string(shard.rank) + " of " + std::to_string(shard.world) +
+              " has no sample in any epoch: the data set has " + std::to_string(options.size) +
+              ", and the ranks before it take " + std::to_string(shard.rank * options.batch_size) +
+              ": choose a smaller batch size");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "holdfast/optim/ema.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/train/internal/late_step.h"
+#include "holdfast/train/internal/loader_checks.h"
 #include "holdfast/train/tensor_histogram.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -46,24 +47,6 @@ std::string one_word(std::string text) {
   text.erase(std::min(text.find(" from "), text.size()));  // "SIGTERM from process 4711"
   std::replace(text.begin(), text.end(), ' ', '_');
   return text.empty() ? "none" : text;
-}
-
-void require_shard(const Loader& loader, const ProcessGroup& group, const char* which) {
-  const Shard& shard = loader.options().shard;
-  if (shard.rank == group.rank() && shard.world == group.world_size()) return;
-  throw UsageError(std::string(which) + " is not divided over the ranks: give its loader .shard = {" +
-                   std::to_string(group.rank()) + ", " + std::to_string(group.world_size()) + "}");
-}
-
-// With a smaller last batch, ranks without a part of it would start the next epoch while the others finish
-// this one.
-void require_whole_updates(const Loader& loader) {
-  const LoaderOptions& options = loader.options();
-  const std::int64_t update = options.batch_size * options.shard.world * options.accumulation;
-  if (options.drop_last || loader.size() % update == 0) return;
-  throw UsageError("the training data ends with a rest of " + std::to_string(loader.size() % update) +
-                   " samples, and an update of all ranks takes " + std::to_string(update) +
-                   ": give its loader .drop_last = true");
 }
 
 // The cursor at the end of an epoch counts dropped samples too (drop_last), on which nothing was trained.
@@ -136,11 +119,9 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
     throw UsageError("a trainer evaluates with test data and a score: give both or none");
   }
   const DataParallel* const parallel = parts_.step.parallel();
-  if (parallel == nullptr || parallel->group().alone()) return;
-  group_ = &parallel->group();
-  require_shard(parts_.data, *group_, "the training data");
-  require_whole_updates(parts_.data);
-  if (parts_.test_data != nullptr) require_shard(*parts_.test_data, *group_, "the test data");
+  if (parallel != nullptr && !parallel->group().alone()) group_ = &parallel->group();
+  internal::check_training_data(parts_.data, group_);
+  if (parts_.test_data != nullptr) internal::check_test_data(*parts_.test_data, group_);
 }
 
 // The checkpointer may outlive this trainer and still hold the newest step's report.

@@ -61,7 +61,7 @@ struct TrainerParts {
   Ema* average = nullptr;
   // Called once after resume(), before the first step.
   std::function<void(const Resumed&)> resumed = {};
-  // Both or none. An evaluation reads this loader from start to end, without gradients.
+  // Both or none. An evaluation reads this loader, of one epoch, from start to end, without gradients.
   Loader* test_data = nullptr;
   std::function<Score(const Batch&)> score = {};
   std::vector<MetricSink*> sinks = {};

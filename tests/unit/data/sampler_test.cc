@@ -252,6 +252,8 @@ TEST(BatchPlan, RefusesWhatCannotWork) {
   EXPECT_THROW(BatchPlan({.size = 10, .batch_size = 4, .shard = {2, 2}}), UsageError);
   EXPECT_THROW(BatchPlan({.size = 10, .batch_size = 11}), UsageError);
   EXPECT_THROW(BatchPlan({.size = 10, .batch_size = 4, .accumulation = 3}), UsageError);
+  const PlanOptions none_for_rank_1{.size = 4, .batch_size = 4, .drop_last = false, .shard = {1, 2}};
+  EXPECT_THROW(BatchPlan{none_for_rank_1}, UsageError) << "it would look for a batch for ever";
   EXPECT_NO_THROW(BatchPlan({.size = 10, .batch_size = 11, .drop_last = false}));
   EXPECT_THROW(BatchPlan({.size = 10, .batch_size = 4}, {0, 11}), RefusedError);
   EXPECT_THROW(BatchPlan({.size = 10, .batch_size = 4}, {-1, 0}), RefusedError);

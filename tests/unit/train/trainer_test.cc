@@ -470,6 +470,19 @@ TEST_F(TrainerTest, RefusesWrongParts) {
   TrainerParts half = life.parts();
   half.score = nullptr;
   EXPECT_THROW(Trainer(half, {.steps = 1}), UsageError);
+  for (const std::int64_t epochs : {0, 2}) {
+    life.test_data = Loader(Numbers{10}, {.batch_size = 4, .epochs = epochs, .workers = 0});
+    EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError) << "epochs of an evaluation: " << epochs;
+  }
+}
+
+// Else the step would refuse the last update of the first epoch, hours later.
+TEST_F(TrainerTest, AnEpochThatEndsWithinAnUpdateIsRefused) {
+  Life life(directory(), 4);
+  life.data = Loader(Numbers{30}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
+  EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 1})) << "eight batches, the last one short";
+  life.data = Loader(Numbers{36}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
+  EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError);
 }
 
 TEST(TrainerResultTest, TheLineHasOnlyWhatIsKnown) {
