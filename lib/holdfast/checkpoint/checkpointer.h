@@ -94,7 +94,8 @@ class HOLDFAST_EXPORT Checkpointer {
   // new, because memory holds no step boundary. Reads a result that came late (StepReport::late), and throws
   // only what that throws.
   void before_update();
-  // After every optimizer update, never after a micro-batch.
+  // After every optimizer update, never after a micro-batch. UsageError if the state's step has not grown
+  // since the call before: to go back to an older checkpoint, start again with `resume_from`.
   Decision after_step(const StepReport& report = {});
   // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. Any thread.
   void expect_last_step(std::int64_t step) noexcept;

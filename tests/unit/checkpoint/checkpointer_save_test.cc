@@ -3,6 +3,7 @@
 #include <csignal>
 #include <thread>
 
+#include "holdfast/format/reader.h"
 #include "slow_disk.h"
 
 namespace holdfast::test { namespace {
@@ -265,6 +266,24 @@ TEST(Save, RacedOnPurpose) {
     EXPECT_EQ(run.checkpointer.last_durable().step, 200);
   }
   EXPECT_THAT(diary.lines().back(), HasSubstr("durable 200"));
+}
+
+// Its checkpoint's name would be taken by the state that it left, and the new one never written.
+TEST(Save, OfAStepThatComesAgainIsRefused) {
+  Volume volume;
+  auto options = volume.options();
+  options.keep = KeepLast{9};
+  Attempt run(options);
+  run.train_to(2);
+  run.checkpointer.save().wait();
+  run.train_to(3);
+  ASSERT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+  const auto file =
+      volume.disk.open_directory(kRun, false)->open(volume.checkpoints().front(), OpenMode::read);
+  const auto index = std::get<CheckpointIndex>(read_index(*file));
+  run.source.load(*std::get<std::shared_ptr<Snapshot>>(read_snapshot(*file, index)), {});
+  ASSERT_EQ(run.source.step(), 2);
+  EXPECT_THROW(run.step(), UsageError);
 }
 
 }}  // namespace holdfast::test

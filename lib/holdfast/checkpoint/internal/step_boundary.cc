@@ -1,5 +1,8 @@
 #include "holdfast/checkpoint/internal/step_boundary.h"
 
+#include <string>
+
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 
@@ -29,6 +32,12 @@ void StepBoundary::tell_loss() noexcept {
       std::isnan(loss) ? "nan"
       : loss > 0       ? "inf"
                        : "-inf");
+}
+
+void StepBoundary::refuse_to_go_back() const {
+  throw UsageError("after_step(): the state stands at step " + std::to_string(run_.step()) +
+                   ", and stood at step " + std::to_string(at_) +
+                   " before: a run goes back only by a new start, with resume_from");
 }
 
 void StepBoundary::note_in(RunRecord& record) const {

@@ -3,8 +3,9 @@
 // A report may come late (StepReport::late). Whatever looks at the boundary's loss or at the state calls
 // settle() first, so that no checkpoint, stop or evaluation sees a result that is missing.
 //
-// Errors: arrive() passes on exceptions of the source; memory then holds no boundary. Those of
-// LateReport::read() leave the report pending. Threads: the training thread.
+// Errors: arrive() passes on exceptions of the source, and throws UsageError for a step that does not follow
+// the one before; memory then holds no boundary. Those of LateReport::read() leave the report pending.
+// Threads: the training thread.
 #pragma once
 
 #include <cmath>
@@ -23,6 +24,7 @@ class StepBoundary {
 
   // After resume().
   void begin() {
+    at_ = run_.step();
     loss_ = run_.started.loss;
     evaluation_due_ = run_.started.resumed.evaluation_due;
   }
@@ -37,6 +39,11 @@ class StepBoundary {
     settle();
     memory_ = Memory::updating;
     run_.source.advance(report);
+    // A step that comes again would find its checkpoint's name taken, and its state would never be written.
+    if (run_.step() <= at_) [[unlikely]] {
+      refuse_to_go_back();
+    }
+    at_ = run_.step();
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -85,9 +92,11 @@ class StepBoundary {
   void expect(const StepReport& report);
   void read_late();
   void tell_loss() noexcept;
+  [[noreturn]] void refuse_to_go_back() const;
 
   Run& run_;
   const SavePartners& partners_;
+  std::int64_t at_ = 0;  // the boundary's step
   std::optional<double> loss_;
   std::shared_ptr<LateReport> late_;  // not null: loss_ is missing
   bool evaluation_due_ = false;
