@@ -64,7 +64,7 @@ class HOLDFAST_EXPORT StateReader {
   virtual std::vector<std::int64_t> get_ints(std::string_view name) const = 0;
   virtual std::vector<double> get_doubles(std::string_view name) const = 0;
   virtual std::vector<std::string> get_strings(std::string_view name) const = 0;
-  // A new CPU tensor with the recorded type and shape.
+  // A new CPU tensor with the recorded type and shape, contiguous whatever the strides were.
   virtual at::Tensor get_tensor(std::string_view name) const = 0;
 };
 

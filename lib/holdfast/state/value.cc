@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <cxxabi.h>
@@ -12,6 +13,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/state/tensor_bytes.h"
 
 namespace holdfast { inline namespace v0_2 { namespace value_io {
 namespace {
@@ -28,6 +30,7 @@ bool storable(const std::string& text) { return is_utf8(text) && text.find('\0')
 std::string has_grad(const std::string& name) { return name + ".requires_grad"; }
 std::string is_empty(const std::string& name) { return name + ".empty"; }
 std::string device(const std::string& name) { return name + ".device"; }
+std::string strides(const std::string& name) { return name + ".strides"; }
 
 at::Device device_for(const StateReader& in, const std::string& name, const at::Tensor& present) {
   if (present.defined()) return present.device();
@@ -108,13 +111,24 @@ void put_tensor(StateWriter& out, const std::string& name, const at::Tensor& ten
   out.put(has_grad(name), tensor.is_leaf() && tensor.requires_grad());
   // Only the kind of device, and as a note: the run may continue on another GPU, or on a CPU.
   out.note(device(name), std::string(tensor.is_cuda() ? "cuda" : "cpu"));
+  // ATen chooses kernels by them, so they decide about the last bits. A view with holes comes back without them.
+  if (auto unusual = unusual_strides(tensor); unusual && dense_strides(tensor.sizes(), *unusual)) {
+    out.put(strides(name), *std::move(unusual));
+  }
   out.put_tensor(name, tensor.detach());
 }
 
 at::Tensor get_tensor(const StateReader& in, const std::string& name, const at::Tensor& present) {
   if (!in.get_bool(name + ".defined")) return {};
   const bool grad = in.get_bool(has_grad(name));
-  at::Tensor tensor = in.get_tensor(name).to(device_for(in, name, present));
+  at::Tensor tensor = in.get_tensor(name);
+  if (in.has(strides(name))) {
+    const auto recorded = in.get_ints(strides(name));
+    if (dense_strides(tensor.sizes(), recorded)) {
+      tensor = at::empty_strided(tensor.sizes(), recorded, tensor.options()).copy_(tensor);
+    }
+  }
+  tensor = tensor.to(device_for(in, name, present));
   return tensor.set_requires_grad(grad);
 }
 

@@ -127,6 +127,9 @@ TEST(Value, ATensorComesBackWithoutItsGraph) {
   EXPECT_FALSE(resumed(at::Tensor(), at::ones({2})).defined());
   const at::Tensor turned = at::randn({3, 4}, at::kDouble).t();
   EXPECT_TRUE(resumed(turned, at::Tensor()).equal(turned));
+  EXPECT_EQ(resumed(turned, at::Tensor()).strides(), turned.strides()) << "kernels are chosen by them";
+  const at::Tensor every_other = at::randn({8}).slice(0, 0, 8, 2);
+  EXPECT_TRUE(resumed(every_other, at::Tensor()).equal(every_other));
   using States = std::tuple<at::Tensor, at::Tensor>;  // of an LSTM
   const auto both = resumed(States(hidden, hidden + 1), States());
   EXPECT_TRUE(std::get<1>(both).equal(hidden + 1));
