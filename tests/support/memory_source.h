@@ -31,6 +31,7 @@ class MemorySource final : public SnapshotSource {
     bool uneven_buffers = false;    // the buffer is large and differs between ranks
     bool mask = false;              // a float buffer "model/mask", as of causal attention: 0 and -inf
     int rank = -1;                  // rank among several: has its own stream, which no weight depends on
+    std::size_t streams = 1;        // so many of them, in one tensor
   };
   MemorySource() : MemorySource(Options{}) {}
   explicit MemorySource(Options options);

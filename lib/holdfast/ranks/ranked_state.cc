@@ -89,6 +89,15 @@ void put_own_of(int rank, std::string_view own, const SnapshotSource& source, co
   }
 }
 
+std::string own_tensors(SnapshotSource& source) {
+  std::string text;
+  for (const TensorSpec& tensor : source.describe()) {
+    if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
+    text += (text.empty() ? "" : ", ") + tensor.name + " (" + std::to_string(tensor.bytes()) + " bytes)";
+  }
+  return text.empty() ? "nothing" : text;
+}
+
 std::string own_of(SnapshotSource& source) {
   std::vector<TensorSpec> tensors;
   std::vector<std::uint64_t> offsets;

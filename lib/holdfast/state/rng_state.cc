@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -14,14 +13,12 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-std::vector<NamedGenerator> default_generators() {
+std::vector<NamedGenerator> default_generators(std::span<const c10::DeviceIndex> gpus) {
   std::vector<NamedGenerator> streams = {{"cpu", at::detail::getDefaultCPUGenerator()}};
-  if (!at::hasCUDA()) return streams;
-  const auto devices = at::detail::getCUDAHooks().deviceCount();
-  for (c10::DeviceIndex i = 0; i < devices; ++i) {
-    // Optional: a machine with fewer GPUs can resume, because it never draws from the others.
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    // Optional: a run may go on with more GPUs than it had, or with its first one.
     streams.push_back(
-        {"cuda." + std::to_string(i), at::globalContext().defaultGenerator({at::kCUDA, i}), true});
+        {"cuda." + std::to_string(i), at::globalContext().defaultGenerator({at::kCUDA, gpus[i]}), true});
   }
   return streams;
 }

@@ -1,4 +1,4 @@
-// Random number streams: the default CPU generator, every available CUDA generator, and private ones that a
+// Random number streams: the default generators of the CPU and of the GPUs that train, and private ones that a
 // program adds. Each is stored as LibTorch's state tensor (bytes; 5056 for the CPU), named "rng/cpu",
 // "rng/cuda.0", "rng/<name>".
 //
@@ -8,8 +8,10 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,9 @@ struct NamedGenerator {
   bool optional = false;  // the number of these depends on the machine (CUDA devices)
 };
 
-HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators();  // "cpu", then "cuda.0" and so on
+// "cpu", then "cuda.0" for the first of `gpus`, "cuda.1" for the second. The names do not say where a GPU sits
+// in its machine, so a run that trained on the fourth may go on with another machine's first.
+HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators(std::span<const c10::DeviceIndex> gpus);
 
 HOLDFAST_EXPORT at::Tensor rng_state(const NamedGenerator& stream);
 // Tries the state on a copy. The stream itself does not change.

@@ -1,5 +1,8 @@
 #include "holdfast/state/train_state.h"
 
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -68,8 +71,21 @@ bool TrainState::State::has_module(std::string_view name) const {
                      [&](const NamedModule& part) { return part.name == name; });
 }
 
+// A rank that sees other GPUs, too, never draws from them: their streams would only differ from rank to rank.
+void TrainState::State::find_gpus(const ModuleInventory& inventory) {
+  gpus.clear();
+  for (const ModuleTensor& item : inventory.tensors) {
+    if (!item.tensor.is_cuda()) continue;
+    const c10::DeviceIndex gpu = item.tensor.get_device();
+    if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
+  }
+}
+
 std::vector<NamedGenerator> TrainState::State::streams() const {
-  std::vector<NamedGenerator> streams = default_generators();
+  std::vector<c10::DeviceIndex> drawn = gpus;
+  // Without a module nothing tells which GPU computes.
+  if (modules.empty() && at::hasCUDA()) drawn = {at::detail::getCUDAHooks().getCurrentDevice()};
+  std::vector<NamedGenerator> streams = default_generators(drawn);
   streams.insert(streams.end(), generators.begin(), generators.end());
   return streams;
 }
@@ -105,9 +121,8 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   }
   set_new(out, "state.parts", parts(), Role::record);
   set_new(out, kStateOptions, look.options, Role::record);
-  const bool on_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
-                                   [](const ModuleTensor& item) { return item.tensor.is_cuda(); });
-  internal::put_environment(on_cuda ? "cuda" : "cpu", out);
+  find_gpus(inventory);
+  internal::put_environment(gpus, out);
   return look;
 }
 
@@ -207,6 +222,7 @@ std::vector<TensorSpec> TrainState::describe() {
   }
   state_->replicated = std::move(replicated);
   state_->trained = std::move(trained);
+  state_->find_gpus(inventory);
   for (const NamedGenerator& stream : state_->streams()) {
     specs.push_back(spec_of("rng/" + stream.name, rng_state(stream)));
   }
@@ -347,6 +363,7 @@ bool TrainState::needs_others() const {
 }
 
 void TrainState::derive_own(int rank) {
+  state_->find_gpus(state_->list_tensors()->modules);
   for (const NamedGenerator& stream : state_->streams()) {
     // All ranks start from the streams in one file. Without this they would draw the same numbers, such as
     // equal dropout masks.

@@ -211,6 +211,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
     if (!texts.empty()) unlike.insert(part.name());
     append(structure, std::move(texts));
   }
+  state_->find_gpus(inventory);
   for (const NamedGenerator& stream : state_->streams()) {
     const std::string name = "rng/" + stream.name;
     const auto found = std::find_if(tensors.begin(), tensors.end(),

@@ -301,6 +301,13 @@ TEST_F(Together, WhatOneRankRefusesEndsAll) {
   EXPECT_THAT(member(1).error, HasSubstr("rank 0: "));
 }
 
+// Where one rank trains on two GPUs and the others on one. Their first save would fail, and every later one.
+TEST_F(Together, RanksWithOtherRandomStreamsDoNotBegin) {
+  more_streams = 1;
+  live(3, [](Member& one) { one.train_to(5); });
+  EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("64 "), HasSubstr("needs the same random streams"))));
+}
+
 TEST_F(Together, ARankThatIsBlindOfARequiredSourceKeepsAFreshRunFromBeingClaimed) {
   for (blind_one = 1; blind_one >= 0; --blind_one) {
     live(2, [](Member&) {});

@@ -95,6 +95,7 @@ class Together : public testing::Test {
       state.rank = rank;
       if (rank == odd_one) state.learning_rate = 0.2;
       if (rank == other_threads) state.threads = 7;
+      if (rank == more_streams) state.streams = 2;
       CheckpointerOptions own = options;
       if (rank == blind_one) own.notices.require_sources = {"ec2"};
       state.elements = elements;
@@ -166,6 +167,7 @@ class Together : public testing::Test {
   int odd_one = -1;
   int blind_one = -1;
   int other_threads = -1;
+  int more_streams = -1;
   int seers = 1;  // so many ranks see the volume
   std::size_t elements = 1000;
   bool uneven_buffers = false;

@@ -199,12 +199,19 @@ Verdict RankStart::hear_verdict() {
 // Waits for all: no rank trains before every rank can.
 void RankStart::agree_on_bits() {
   bool& bit_exact = run_.started.resumed.bit_exact;
-  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}});
+  const std::string own = own_tensors(run_.source);
+  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}});
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
     const json told = hear(rank, kReady, group_.channel().timeout());
     throw_if_failed(told, rank);
+    // Now, and not at the first save: all ranks read the same texts, so all of them end here.
+    if (const std::string theirs = told.value("own", own); theirs != own) {
+      throw UsageError("rank " + std::to_string(rank) + " has other tensors of its own (" + theirs +
+                       ") than rank " + std::to_string(group_.rank()) + " (" + own +
+                       "): every rank needs the same random streams, on as many GPUs");
+    }
     all_exact = all_exact && told.value("bit_exact", false);
   }
   if (bit_exact && !all_exact) {

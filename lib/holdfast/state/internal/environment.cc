@@ -8,7 +8,9 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #ifdef HOLDFAST_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -44,18 +46,35 @@ std::string processor() {
   return name + at::get_cpu_capability();
 }
 
-std::string device_name(const std::string& device) {
 #ifdef HOLDFAST_WITH_CUDA
-  if (device == "cuda") {
-    // Asked once: the call takes milliseconds, and every save records the name.
-    static const std::string kName = [] {
+// Asked once: the call takes milliseconds, and every save records the names.
+std::string gpu_name(c10::DeviceIndex gpu) {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) return names;
+    for (int i = 0; i < count; ++i) {
       cudaDeviceProp properties{};
-      return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? std::string(properties.name) : "";
-    }();
-    if (!kName.empty()) return device + " (" + kName + ")";
-  }
+      names.emplace_back(cudaGetDeviceProperties(&properties, i) == cudaSuccess ? properties.name
+                                                                                : "unknown");
+    }
+    return names;
+  }();
+  const auto index = static_cast<std::size_t>(gpu);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
 #endif
-  return device;
+
+// "cuda (NVIDIA H100)", or the names of several.
+std::string device_names(std::span<const c10::DeviceIndex> gpus) {
+  if (gpus.empty()) return "cpu";
+#ifdef HOLDFAST_WITH_CUDA
+  std::string names;
+  for (const c10::DeviceIndex gpu : gpus) names += (names.empty() ? "" : ", ") + gpu_name(gpu);
+  return "cuda (" + names + ")";
+#else
+  return "cuda";
+#endif
 }
 
 // LibTorch has two APIs for TF32. A query through one throws if the program has used the other.
@@ -70,7 +89,7 @@ std::string tf32(const Ask& ask) {
 
 }  // namespace
 
-void put_environment(const std::string& device, Attributes& out) {
+void put_environment(std::span<const c10::DeviceIndex> gpus, Attributes& out) {
   // Constant for the life of the process, and asked at every save.
   static const std::string kProcessor = processor();
   const at::Context& context = at::globalContext();
@@ -80,13 +99,13 @@ void put_environment(const std::string& device, Attributes& out) {
   put("holdfast", std::string(HOLDFAST_VERSION));
   put("libtorch", std::string(TORCH_VERSION));
   put("processor", kProcessor);
-  put("device", device_name(device));
+  put("device", device_names(gpus));
   // ATen divides a sum among its threads, so their number decides the last bits.
   put("threads", static_cast<std::int64_t>(at::get_num_threads()));
   put("deterministic_algorithms", context.deterministicAlgorithms());
   put("mkldnn", context.userEnabledMkldnn());
   // Switches of CUDA say nothing about a run on the processor.
-  if (device == "cuda") {
+  if (!gpus.empty()) {
     put("cudnn_deterministic", context.deterministicCuDNN());
     // Benchmark mode chooses kernels by their measured speed, so two processes may compute with different
     // ones.

@@ -5,13 +5,15 @@
 // Threads: any.
 #pragma once
 
-#include <string>
+#include <c10/core/Device.h>
+
+#include <span>
 
 #include "holdfast/snapshot/attributes.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-// `device`: where the first parameter is, "cpu" or "cuda".
-void put_environment(const std::string& device, Attributes& out);
+// `gpus`: those that hold tensors of modules; none: the run trains on the processor.
+void put_environment(std::span<const c10::DeviceIndex> gpus, Attributes& out);
 
 }}}  // namespace holdfast::v0_2::internal

@@ -56,8 +56,9 @@ struct TrainState::State {
   void check_shapes(const ImageLayout& layout) const;
   // Returns true if tensors keep this program's strides.
   bool own_layout(const Overrides& overrides) const;
-  std::vector<NamedGenerator> streams() const;
-  std::vector<std::string> parts() const;  // "module model"
+  void find_gpus(const ModuleInventory& inventory);
+  std::vector<NamedGenerator> streams() const;  // of the GPUs that find_gpus() has found
+  std::vector<std::string> parts() const;       // "module model"
   // What drawn has heard and streams() lacks; empty: nothing. forget_drawn() is one update's call.
   std::string drawn_elsewhere() const;
   void forget_drawn();
@@ -78,6 +79,8 @@ struct TrainState::State {
   bool brought_together = false;                // bring_together() was called at this step boundary
   bool in_cuda = false;                         // a module's tensor was in CUDA memory at the last
                                                 // describe()
+  std::vector<c10::DeviceIndex> gpus;           // that hold tensors of modules, in their order, as of
+                                                // the last find_gpus()
   bool components_in_cuda = false;              // a component's tensor was in CUDA memory at the last copy
   std::shared_ptr<internal::CudaStaging> cuda;  // made by the first save from a device
   static constexpr int kUpdatesHeard = 2;
