@@ -27,6 +27,11 @@ constexpr Duration kAgain = 50ms;
 constexpr Duration kAskWhetherToGiveUp = 10ms;
 constexpr Duration kLetPass = 1ms;
 
+std::vector<std::string> expect_words(std::size_t count, std::vector<std::string> words) {
+  if (words.size() != count) throw StoreFailed("the store: an answer of another length");
+  return words;
+}
+
 }  // namespace
 
 // The lock, and while it is waited for a notice to the thread that has it.
@@ -168,13 +173,11 @@ void StoreConnection::set_all(const std::vector<std::string>& keys, const std::s
 }
 
 std::vector<std::string> StoreConnection::get(const std::vector<std::string>& keys) {
-  auto values = call(Kind::get, keys);
-  if (values.size() != keys.size()) throw StoreFailed("the store: an answer of another length");
-  return values;
+  return expect_words(keys.size(), call(Kind::get, keys));
 }
 
 std::int64_t StoreConnection::add(const std::string& key, std::int64_t value) {
-  const auto sum = parse_int(call(Kind::add, {key, std::to_string(value)}).at(0));
+  const auto sum = parse_int(expect_words(1, call(Kind::add, {key, std::to_string(value)})).front());
   if (!sum) throw StoreFailed("the store: a sum that is no number");
   return *sum;
 }
@@ -182,7 +185,7 @@ std::int64_t StoreConnection::add(const std::string& key, std::int64_t value) {
 void StoreConnection::erase(const std::string& key) { call(Kind::erase, {key}); }
 
 bool StoreConnection::check(const std::vector<std::string>& keys) {
-  return call(Kind::check, keys).at(0) == "1";
+  return expect_words(1, call(Kind::check, keys)).front() == "1";
 }
 
 std::vector<std::string> StoreConnection::missing(const std::vector<std::string>& keys, Duration limit,

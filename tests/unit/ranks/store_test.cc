@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <future>
@@ -178,6 +179,59 @@ TEST_F(Store, AFalseServerIsTurnedAway) {
   });
   EXPECT_THROW(client(), OtherSecret);
   liar.join();
+}
+
+// Knows the secret, and answers each request with the same words: a store of another version.
+class ConfusedStore {
+ public:
+  explicit ConfusedStore(std::vector<std::string> words)
+      : listening_(std::move(*listen_at("127.0.0.1", 0))),
+        thread_([this, words = std::move(words)] { serve(words); }) {}
+  ~ConfusedStore() { thread_.join(); }
+
+  StoreConnection::Place place() const {
+    return {"127.0.0.1", own_end(listening_.get()).second, "our secret"};
+  }
+
+ private:
+  void serve(const std::vector<std::string>& words) {
+    pollfd wait{listening_.get(), POLLIN, 0};
+    ::poll(&wait, 1, 60'000);
+    const Socket client(::accept(listening_.get(), nullptr, nullptr));
+    const auto say = [&](Kind kind, std::vector<std::string> what) {
+      const std::string bytes = packed({kind, std::move(what)});
+      send_all(client.get(), std::as_bytes(std::span(bytes)));
+    };
+    say(Kind::hello, {"a nonce"});
+    std::string came;
+    for (std::array<char, 4096> piece{};;) {
+      const ssize_t got = ::recv(client.get(), piece.data(), piece.size(), 0);
+      if (got <= 0) return;
+      came.append(piece.data(), static_cast<std::size_t>(got));
+      while (const auto message = take_message(came, 4096)) {
+        if (message->kind == Kind::proof) {
+          say(Kind::welcome, {proof_of_server("our secret", "a nonce", message->words.at(0))});
+        } else {
+          say(Kind::done, words);
+        }
+      }
+    }
+  }
+
+  const Socket listening_;
+  std::thread thread_;
+};
+
+TEST(StoreConnection, AnAnswerThatIsNoneIsAFailedRequest) {
+  ConfusedStore silent({});
+  StoreConnection to_silent(silent.place(), 60s);
+  EXPECT_THROW(to_silent.add("a", 1), StoreFailed);
+  EXPECT_THROW(to_silent.check({"a"}), StoreFailed);
+  EXPECT_THROW(to_silent.get({"a"}), StoreFailed);
+  ConfusedStore no_number({"one"});
+  StoreConnection to_no_number(no_number.place(), 60s);
+  EXPECT_THROW(to_no_number.add("a", 1), StoreFailed);
+  EXPECT_THAT(to_no_number.get({"a"}), ElementsAre("one")) << "the connection is as good as before";
 }
 
 TEST_F(Store, StrangersCannotHoldItUp) {
