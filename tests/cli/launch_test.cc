@@ -340,6 +340,15 @@ TEST_F(Launch, WhenItDiesARankThatDoesNotListenIsKilled) {
   }
 }
 
+// The launcher's children but for its one rank. Empty: this kernel does not tell a process's children.
+std::vector<pid_t> guards_of(const Subprocess& launcher, pid_t rank) {
+  const std::string id = std::to_string(launcher.pid());
+  std::istringstream children(read_text("/proc/" + id + "/task/" + id + "/children"));
+  std::vector<pid_t> all{std::istream_iterator<pid_t>(children), {}};
+  std::erase(all, rank);
+  return all;
+}
+
 // What guards them must not take numbers for ranks that have ended long since.
 TEST_F(Launch, WhenItDiesItsGuardEndsWithTheRanksOnAnOldKernel) {
   Subprocess process(command({"--nproc", "1"}, "trap 'exit 75' TERM; echo $$ >pid; : >ready; " + kStay),
@@ -349,17 +358,26 @@ TEST_F(Launch, WhenItDiesItsGuardEndsWithTheRanksOnAnOldKernel) {
   if (!process.wait_until([&] { return there("ready"); }) && process.wait().exit_code == 77) {
     GTEST_SKIP() << "no filters of calls here";
   }
-  const std::string of_it =
-      "/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid());
-  std::istringstream children(read_text(of_it + "/children"));
-  std::vector<pid_t> all{std::istream_iterator<pid_t>(children), {}};
-  std::erase(all, std::stoi(noted("pid").front()));
+  const std::vector<pid_t> all = guards_of(process, std::stoi(noted("pid").front()));
   if (all.empty()) GTEST_SKIP() << "this kernel does not tell a process's children";
   ASSERT_THAT(all, SizeIs(1));
   process.send(SIGKILL);
   process.wait();
   EXPECT_TRUE(wait_for([&] { return has_ended(all.front()); })) << "it waits for the whole grace";
   kill(all.front(), SIGKILL);
+}
+
+// By the kernel, for want of memory: the training goes on, and says what it lacks.
+TEST_F(Launch, AGuardThatIsKilledEndsNothing) {
+  Subprocess process(command({"--nproc", "1"}, "echo $$ >pid; : >ready; " + until("[ -e go ]")));
+  ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
+  const std::vector<pid_t> guards = guards_of(process, std::stoi(noted("pid").front()));
+  if (guards.empty()) GTEST_SKIP() << "this kernel does not tell a process's children";
+  ASSERT_THAT(guards, SizeIs(1));
+  kill(guards.front(), SIGKILL);
+  EXPECT_TRUE(process.wait_until([&] { return process.err().find("has been killed") != std::string::npos; }));
+  write_text(folder_.path() / "go", "");
+  EXPECT_EQ(process.wait().exit_code, 0);
 }
 
 TEST_F(Launch, WhoHangsAfterACompleteRankIsEnded) {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 
 #include "holdfast/base/error.h"
 #include "holdfast/cli/attended_child.h"
@@ -13,22 +14,25 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<void(pid_t)>& reaped) {
-  for (;;) {
+constexpr timespec kAgain{.tv_sec = 1, .tv_nsec = 0};
+
+int pass_on_until_the_end(pid_t child, const sigset_t& heard, const std::function<bool(pid_t)>& reaped) {
+  for (bool settled = true;;) {
     int status = 0;
     // First, because a child may have ended before the signals were blocked.
     for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
       if (who == child) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (reaped) reaped(who);
+      if (reaped) settled = reaped(who);
     }
-    const int signal = sigwaitinfo(&heard, nullptr);
+    if (!settled) settled = reaped(0);
+    const int signal = settled ? sigwaitinfo(&heard, nullptr) : sigtimedwait(&heard, nullptr, &kAgain);
     if (signal > 0 && signal != SIGCHLD) kill(child, signal);
   }
 }
 
 }  // namespace
 
-int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped) {
+int run_apart(const std::function<int()>& work, const std::function<bool(pid_t)>& reaped) {
   const pid_t front = getpid();
   // Without inherited children nothing can be mistaken for the command's, so no second process is needed.
   if (front != 1 && children_of(front).empty()) return work();

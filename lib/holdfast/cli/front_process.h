@@ -19,7 +19,8 @@
 namespace holdfast { inline namespace v0_2 {
 
 // Returns the result of `work`, in the child or in this process. `reaped`: called in the front process for
-// each other child of it that has ended.
-int run_apart(const std::function<int()>& work, const std::function<void(pid_t)>& reaped = {});
+// each other child of it that has ended. While it returns false it has something left to do, and is called
+// again every second, with 0.
+int run_apart(const std::function<int()>& work, const std::function<bool(pid_t)>& reaped = {});
 
 }}  // namespace holdfast::v0_2

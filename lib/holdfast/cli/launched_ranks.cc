@@ -67,14 +67,20 @@ LaunchedRanks::~LaunchedRanks() {
   if (!ended()) send(SIGKILL);
 }
 
+pid_t LaunchedRanks::reap_one(int& status) {
+  const pid_t who = waitpid(-1, &status, WNOHANG);
+  guardian_.reaped(who);
+  return who;
+}
+
 std::vector<RankEnding> LaunchedRanks::reap() {
   std::vector<RankEnding> fresh;
   int status = 0;
-  for (pid_t who = 0; (who = waitpid(-1, &status, WNOHANG)) > 0;) {
+  for (pid_t who = 0; (who = reap_one(status)) > 0;) {
     const auto found = std::find_if(processes_.begin(), processes_.end(), [&](const Process& process) {
       return process.id == who && !process.ended;
     });
-    if (found == processes_.end()) continue;  // a process that a rank left behind
+    if (found == processes_.end()) continue;  // the guardian, or a process that a rank left behind
     found->ended = true;
     fresh.push_back(
         {.rank = found->rank, .ending = ending_of(status, why_not_started(found->started)), .told = told_});
@@ -131,7 +137,7 @@ void LaunchedRanks::clear() {
     for (Duration waited{}; waited < kLeave && !groups_gone(); waited += kBetweenLooksAtGroups) {
       std::this_thread::sleep_for(kBetweenLooksAtGroups);
       // A zombie keeps its group alive, so it is reaped before the next look.
-      while (waitpid(-1, &status, WNOHANG) > 0) {
+      while (reap_one(status) > 0) {
       }
     }
     signal_groups(SIGKILL);

@@ -60,6 +60,7 @@ class LaunchedRanks {
     bool group_gone = false;
   };
 
+  pid_t reap_one(int& status);  // as waitpid(), which it calls
   bool groups_gone();
   void signal_groups(int signal) const;
 

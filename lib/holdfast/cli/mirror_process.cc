@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <map>
 #include <new>
 #include <utility>
@@ -21,6 +22,8 @@ namespace {
 
 constexpr Duration kAskAgain = std::chrono::seconds(2);
 constexpr Duration kShortLife = std::chrono::seconds(5);
+constexpr Duration kPause = std::chrono::seconds(1);         // after a short life
+constexpr Duration kRefusedPause = std::chrono::seconds(5);  // where the machine allows no process
 constexpr std::size_t kLongestMessage = 4096;
 constexpr char kStart = 's';
 constexpr char kEnd = 'e';
@@ -159,7 +162,7 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
   legacy_ = new (shared) Legacy;
   ours_ = ends[0];
   theirs_ = ends[1];
-  start();
+  if (!start()) throw IoError("fork", "the mirror", errno);
 }
 
 MirrorProcess::~MirrorProcess() {
@@ -170,11 +173,10 @@ MirrorProcess::~MirrorProcess() {
   if (getpid() == front_ && id_ > 0) kill(id_, SIGKILL);
 }
 
-void MirrorProcess::start() {
+bool MirrorProcess::start() {
   started_ = Clock::real().now();
   id_ = fork();
-  if (id_ < 0) throw IoError("fork", "the mirror", errno);
-  if (id_ > 0) return;
+  if (id_ != 0) return id_ > 0;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   prctl(PR_SET_NAME, "holdfast-mirror");
   // The front process died before prctl().
@@ -195,13 +197,21 @@ void MirrorProcess::start() {
   _exit(code);
 }
 
-void MirrorProcess::ended(pid_t who) {
-  if (who != id_) return;
-  const Duration lived = Clock::real().now() - started_;
-  log_warning("the mirror has died after {}; it is started again", format_duration(lived));
-  // What ends so soon may end again: a pause bounds the log.
-  if (lived < kShortLife) Clock::real().sleep_for(std::chrono::seconds(1));
-  start();
+bool MirrorProcess::lives_after(pid_t who) {
+  const SteadyTime now = Clock::real().now();
+  if (who > 0 && who == id_) {
+    log_warning("the mirror has died after {}; it is started again", format_duration(now - started_));
+    id_ = -1;
+    // What ends so soon may end again.
+    not_before_ = now + (now - started_ < kShortLife ? kPause : Duration::zero());
+  }
+  if (id_ > 0) return true;
+  if (now < not_before_ || start()) return id_ > 0;
+  // The training does not end for the want of a mirror.
+  log_warning("the mirror cannot be started ({}); tried again every {}", std::strerror(errno),
+              format_duration(kRefusedPause));
+  not_before_ = now + kRefusedPause;
+  return false;
 }
 
 void MirrorProcess::ask_for_start() { ask(kStart); }

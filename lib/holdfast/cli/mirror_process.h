@@ -3,7 +3,7 @@
 //
 //   MirrorProcess mirror(request);         // before any thread
 //   return run_apart([&] { return Supervisor(options, &mirror).run(); },
-//                    [&](pid_t who) { mirror.ended(who); });
+//                    [&](pid_t who) { return mirror.lives_after(who); });
 //
 // Errors: IoError if no process can be made. Threads: one.
 #pragma once
@@ -27,8 +27,9 @@ class MirrorProcess {
   MirrorProcess(const MirrorProcess&) = delete;
   MirrorProcess& operator=(const MirrorProcess&) = delete;
 
-  // In the front process: a child has ended. Starts the mirror again if it was that one.
-  void ended(pid_t who);
+  // In the front process: a child has ended (0: none). Starts the mirror again if it was that one. False: not
+  // yet, because a pause bounds the log or the machine allows no process; ask again soon.
+  bool lives_after(pid_t who);
 
   // In the supervisor. Requests are sent again until they are answered, because a mirror may die.
   struct Answer {
@@ -53,7 +54,7 @@ class MirrorProcess {
   };
   class Served;
 
-  void start();
+  bool start();  // false with errno: no process can be made
   void send();
   void ask(char what);
 
@@ -64,6 +65,7 @@ class MirrorProcess {
   pid_t id_ = -1;
   const pid_t front_;
   SteadyTime started_{};
+  SteadyTime not_before_{};  // of the next start
   std::uint64_t serial_ = 0;
   std::string asked_;  // the request that waits for an answer; empty: none
   SteadyTime sent_{};

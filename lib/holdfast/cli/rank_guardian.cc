@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/base/process_identity.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -79,10 +80,20 @@ RankGuardian::RankGuardian(Duration grace) {
   }
 }
 
+void RankGuardian::reaped(pid_t who) {
+  if (who != id_) return;
+  id_ = -1;
+  log_warning(
+      "the process that would end hanging ranks after the launcher's death has been killed; the ranks train "
+      "on");
+}
+
 RankGuardian::~RankGuardian() {
-  // Killed before the pipe closes: the end of the pipe would tell it that the launcher has died.
-  kill(id_, SIGKILL);
-  waitpid(id_, nullptr, 0);
+  if (id_ > 0) {
+    // Killed before the pipe closes: the end of the pipe would tell it that the launcher has died.
+    kill(id_, SIGKILL);
+    waitpid(id_, nullptr, 0);
+  }
   close(told_);
 }
 

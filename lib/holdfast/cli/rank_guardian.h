@@ -23,6 +23,9 @@ class RankGuardian {
   // launcher may die at any moment after. Requires that the rank leads its own group.
   int ranks_to_guard() const { return told_; }
 
+  // A child of the launcher was reaped. If it was the guardian, its number may be another process's from now on.
+  void reaped(pid_t who);
+
  private:
   pid_t id_ = -1;
   int told_ = -1;  // a pipe of process numbers; its end tells the guardian that the launcher is gone

@@ -34,7 +34,8 @@ int run_supervise(const SuperviseRequest& options) {
                         .home_mount = options.home_mount,
                         .limit = options.mirror_limit,
                         .home_wait = options.home_wait});
-  return run_apart([&] { return Supervisor(options, &mirror).run(); }, [&](pid_t who) { mirror.ended(who); });
+  return run_apart([&] { return Supervisor(options, &mirror).run(); },
+                   [&](pid_t who) { return mirror.lives_after(who); });
 }
 
 constexpr char kSuperviseFooter[] =

@@ -3,6 +3,7 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -61,6 +62,7 @@ struct MetadataServer::State {
   const SteadyTime started;
   httplib::Server server;
   std::thread thread;
+  std::atomic<bool> ended = false;  // the thread listens no more: an error of accept() ends it, too
   int port = 0;
 
   mutable Mutex mutex;
@@ -99,7 +101,10 @@ MetadataServer::MetadataServer(Clock& clock, Duration keep_alive) : state_(std::
   server.Post(".*", handler);
   state_->port = server.bind_to_any_port("127.0.0.1");
   if (state_->port <= 0) throw IoError("bind", "127.0.0.1", errno, "is the loopback interface up?");
-  state_->thread = std::thread([&server] { server.listen_after_bind(); });
+  state_->thread = std::thread([state = state_.get()] {
+    state->server.listen_after_bind();
+    state->ended = true;
+  });
 }
 
 MetadataServer::~MetadataServer() {
@@ -110,7 +115,7 @@ MetadataServer::~MetadataServer() {
   }
   state_->changed.notify_all();
   // stop() has no effect on a server that does not listen yet.
-  while (!state_->server.is_running()) std::this_thread::sleep_for(1ms);
+  while (!state_->server.is_running() && !state_->ended) std::this_thread::sleep_for(1ms);
   state_->server.stop();
   state_->thread.join();
 }
