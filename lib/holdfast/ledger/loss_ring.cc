@@ -6,11 +6,12 @@
 #include <optional>
 
 #include "holdfast/base/bits.h"
+#include "holdfast/ledger/ledger_lines.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::string_view kHead = R"({"event":"losses","from":)";
+constexpr std::string_view kFrom = R"(,"from":)";
 constexpr std::string_view kBits = R"(,"bits":")";
 constexpr std::string_view kTail = R"("})";
 constexpr std::size_t kDigits = 16;
@@ -25,7 +26,7 @@ bool take(std::string_view& text, std::string_view expected) {
 // Accepts only lines exactly as drain() writes them; the ledger's other lines are skipped.
 std::optional<std::pair<std::int64_t, std::string_view>> parse_line(std::string_view line) {
   std::int64_t from = 0;
-  if (!take(line, kHead)) return std::nullopt;
+  if (!take(line, kLossesLine) || !take(line, kFrom)) return std::nullopt;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), from);
   if (error != std::errc()) return std::nullopt;
   line.remove_prefix(static_cast<std::size_t>(end - line.data()));
@@ -68,7 +69,8 @@ std::vector<std::string> LossRing::drain() {
   std::uint64_t at = read_.load(std::memory_order_relaxed);
   while (at != end) {
     const std::int64_t from = entries_[at % kCapacity].step;
-    std::string line(kHead);
+    std::string line(kLossesLine);
+    line += kFrom;
     line += std::to_string(from);
     line += kBits;
     std::int64_t next = from;
