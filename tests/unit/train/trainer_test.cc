@@ -470,10 +470,8 @@ TEST_F(TrainerTest, RefusesWrongParts) {
   TrainerParts half = life.parts();
   half.score = nullptr;
   EXPECT_THROW(Trainer(half, {.steps = 1}), UsageError);
-  for (const std::int64_t epochs : {0, 2}) {
-    life.test_data = Loader(Numbers{10}, {.batch_size = 4, .epochs = epochs, .workers = 0});
-    EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError) << "epochs of an evaluation: " << epochs;
-  }
+  life.test_data = Loader(Numbers{10}, {.batch_size = 4, .workers = 0});
+  EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError) << "an evaluation would never end";
 }
 
 // Else the step would refuse the last update of the first epoch, hours later.
