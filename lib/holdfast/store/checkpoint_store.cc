@@ -199,8 +199,8 @@ void CheckpointStore::apply_retention() {
   }
   // The highest identifier is the newest: recovery orders in the same way.
   const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
-  Lineage lineage{.own = s.attempt->number(), .ancestry = newest.ancestry};
-  if (newest.attempt != lineage.own) lineage.ancestry[newest.attempt] = newest.step;  // a copy
+  // Not this attempt's number: a mirror commits copies of several lives, and one may have gone back.
+  const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
   const RetentionPlanner::Plan plan =
       s.planner.plan(s.directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
   s.housekeeper->carry_out(plan.go);

@@ -151,6 +151,35 @@ TEST_F(Mirrors, HomeKeepsTheNewestAndNeverFewerThanTwo) {
                UsageError);
 }
 
+// One mirror serves every life of the trainer. A life that went back abandons what is above its start.
+TEST_F(Mirrors, HomeKeepsWhatABranchGrewFrom) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer(100);
+  for (const std::int64_t step : {10, 20, 30, 40}) {
+    machine.save(step);
+    machine.bring_home();
+  }
+  machine.prepare();
+  machine.trainer.emplace(machine.files, machine.clock,
+                          StoreOptions{.directory = kDir, .start = {.step = 20}, .keep = KeepLast{100}},
+                          machine.verifier);
+  machine.trainer->preflight();
+  ASSERT_EQ(machine.trainer->claim(), 2U);
+  machine.go_on_from(machine.trainer->recover());
+  for (const std::int64_t step : {25, 26}) {
+    machine.save(step);
+    machine.bring_home();
+    EXPECT_TRUE(safe.exists(home_file(2, step)));
+    EXPECT_TRUE(safe.exists(home_file(1, 20))) << "step " << step << " grew from it";
+  }
+  machine.save(27);
+  machine.bring_home();
+  EXPECT_FALSE(safe.exists(home_file(1, 20))) << "the branch has three newer ones";
+  for (const std::int64_t step : {30, 40})
+    EXPECT_TRUE(safe.exists(home_file(1, step))) << "another history is left alone";
+}
+
 TEST_F(Mirrors, TriesForEverAndSaysItOnce) {
   FaultFileSystem weather(safe);
   int waits = 0;

@@ -106,7 +106,7 @@ bool RetentionPlanner::holds(Directory& run, FileId id) {
 void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   const std::vector<FileId> present = files_of(run, lineage);
   const auto gone = [&](const auto& known) {
-    // Only this attempt adds files, so what is known of the others does not grow.
+    // Only the newest attempt adds files, so what is known of the others does not grow.
     return known.first.attempt == lineage.own &&
            !std::binary_search(present.begin(), present.end(), known.first, std::greater<>());
   };
