@@ -11,6 +11,7 @@
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/commit.h"
+#include "holdfast/store/internal/first_failure.h"
 #include "holdfast/store/internal/housekeeper.h"
 #include "holdfast/store/internal/old_attempts.h"
 #include "holdfast/store/internal/retention_report.h"
@@ -70,6 +71,15 @@ struct CheckpointStore::State {
     planner.verified(newest);
     planner.verify_newest(directory->run(), lineage);
     return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
+  }
+  void delete_superfluous() {
+    // The highest identifier is the newest: recovery orders in the same way.
+    const CheckpointInfo& newest = committer->acknowledged().rbegin()->second;
+    // Not this attempt's number: a mirror commits copies of several lives, and one may have gone back.
+    const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
+    const RetentionPlanner::Plan plan =
+        planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
+    housekeeper->carry_out(plan.go);
   }
   Attempt& claimed(const char* call) {
     if (!attempt) throw Error(std::string(call) + " before claim()");
@@ -192,18 +202,17 @@ void CheckpointStore::apply_retention() {
   // Rule 4: until this process has made a newer file durable, nothing may go.
   if (!s.committer || s.committer->acknowledged().empty()) return;
   if (!s.directory->sound()) return;  // a directory whose fsync failed may not show what is durable
+  internal::FirstFailure failure;
   // Rule 5: only after an acknowledgement, when a newer good file is durable.
   if (!s.damaged.empty()) {
-    s.housekeeper->move_damaged(s.damaged);
-    s.damaged.clear();
+    failure.run([&] {
+      s.housekeeper->move_damaged(s.damaged);
+      s.damaged.clear();
+    });
   }
-  // The highest identifier is the newest: recovery orders in the same way.
-  const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
-  // Not this attempt's number: a mirror commits copies of several lives, and one may have gone back.
-  const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
-  const RetentionPlanner::Plan plan =
-      s.planner.plan(s.directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
-  s.housekeeper->carry_out(plan.go);
+  // Also if a damaged file could not be moved: the deletions make room for the next save.
+  failure.run([&] { s.delete_superfluous(); });
+  failure.rethrow();
 }
 
 RetentionReport CheckpointStore::plan_retention() {

@@ -144,7 +144,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   CheckpointInfo commit(const CommitRequest& request);  // returns once acknowledged; requires recover()
   // True if this attempt has acknowledged that step already, so that it need not be written again.
   bool holds(std::int64_t step) const;
-  // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement.
+  // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement. A file that cannot be
+  // deleted, or moved aside, stays: the first such IoError is thrown after all others are deleted.
   void apply_retention();
   // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
   // of the newest acknowledged one; every byte of the newest files is verified until two are good.

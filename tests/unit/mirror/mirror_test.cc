@@ -180,6 +180,30 @@ TEST_F(Mirrors, HomeKeepsWhatABranchGrewFrom) {
     EXPECT_TRUE(safe.exists(home_file(1, step))) << "another history is left alone";
 }
 
+TEST_F(Mirrors, AFileThatHomeCannotDeleteStopsNoCopyAndIsToldOnce) {
+  FaultFileSystem stuck(safe);
+  Machine machine(quick, stuck, {}, 2);
+  machine.prepare();
+  machine.start_trainer();
+  Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  stuck.set_hook([](const Operation& operation) {
+    if (operation.kind == Op::unlink && operation.path == home_file(1, 10))
+      throw IoError("unlink", operation.path, EPERM);
+  });
+  CapturedLog log;
+  for (std::int64_t step = 10; step <= 60; step += 10) {
+    machine.save(step);
+    while (mirror.turn()) {
+    }
+    EXPECT_TRUE(safe.exists(home_file(1, step)));
+  }
+  const std::string said = log.text();
+  EXPECT_EQ(count_of(said, "unlink " + home_file(1, 10)), 1) << said;
+  EXPECT_FALSE(safe.exists(home_file(1, 20)));
+  EXPECT_EQ(mirror.record().failure, "");
+}
+
 TEST_F(Mirrors, TriesForEverAndSaysItOnce) {
   FaultFileSystem weather(safe);
   int waits = 0;
