@@ -1,5 +1,6 @@
 #include "holdfast/store/checkpoint_store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -156,17 +157,21 @@ Selection CheckpointStore::recover() {
   return selection;
 }
 
-bool CheckpointStore::set_aside(FileId id) {
-  state_->claimed("set_aside()");
-  Directory& run = state_->directory->run();
+bool CheckpointStore::set_aside(FileId id, bool found_damaged) {
+  State& s = *state_;
+  s.claimed("set_aside()");
+  Directory& run = s.directory->run();
   const std::string name = checkpoint_name(id);
-  // The caller found it damaged; another process may have moved it since.
+  // Another process may have moved it since the caller looked.
   if (!run.status(name)) return false;
   check_claim();
-  const bool renamed = run.rename_new(name, damaged_name(id));
-  // A file of that name was set aside before, and one is enough to look into the damage.
-  if (!renamed) run.unlink(name);
-  run.sync();
+  const bool damaged = found_damaged || std::find(s.damaged.begin(), s.damaged.end(), id) != s.damaged.end();
+  bool renamed = run.rename_new(name, damaged_name(id));
+  // One damaged file is enough to look into the damage.
+  if (!renamed && damaged) run.unlink(name);
+  for (std::uint64_t nth = 2; !renamed && !damaged; ++nth)
+    renamed = run.rename_new(name, damaged_name(id, nth));
+  s.directory->sync();
   return renamed;
 }
 

@@ -63,7 +63,8 @@ void Housekeeper::limit_damaged() {
   std::vector<FileId> aside;
   for (const DirectoryEntry& entry : directory_.run().list()) {
     const auto id = parse_damaged_name(entry.name);
-    if (id && entry.kind == FileKind::regular) aside.push_back(*id);
+    // A file with a number was not found damaged (CheckpointStore::set_aside), so it stays.
+    if (id && entry.kind == FileKind::regular && entry.name == damaged_name(*id)) aside.push_back(*id);
   }
   std::sort(aside.begin(), aside.end(), std::greater<>());
   if (aside.size() > kDamagedKept) unlink_all(names_of(std::span(aside).subspan(kDamagedKept), damaged_name));
