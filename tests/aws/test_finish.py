@@ -84,6 +84,7 @@ def test_an_older_attempt_cannot_declare_the_run_complete(tmp_path: Path) -> Non
     [
         "step-000000000009-a0002.h5",
         "step-000000000009-a0002.h5.damaged",
+        "step-000000000009-a0002.h5.damaged-2",
         "tmp-a0002-x",
         "attempts/2.state.json",
     ],

@@ -66,8 +66,11 @@ void check_names(const std::string& text) {
   }
   if (const auto id = parse_checkpoint_name(text))
     require(checkpoint_name(*id) == text, "two names for one file");
-  if (const auto id = parse_damaged_name(text))
-    require(damaged_name(*id) == text, "two names for one damaged file");
+  if (const auto id = parse_damaged_name(text)) {
+    const std::size_t plain = damaged_name(*id).size();
+    const std::uint64_t nth = text.size() > plain + 1 ? std::stoull(text.substr(plain + 1)) : 1;
+    require(damaged_name(*id, nth) == text, "two names for one damaged file");
+  }
   if (const auto number = parse_claim_name(text))
     require(claim_name(*number) == text, "two claims of one number");
   if (const auto number = parse_state_name(text))

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 CHECKPOINT = re.compile(r"step-([0-9]{12,18})-a([0-9]{4,18})\.h5")
-_DAMAGED = re.compile(r"step-[0-9]{12,18}-a([0-9]{4,18})\.h5\.damaged")
+_DAMAGED = re.compile(r"step-[0-9]{12,18}-a([0-9]{4,18})\.h5\.damaged(?:-[0-9]+)?")
 _TEMPORARY = re.compile(r"tmp-a([0-9]{4,18})-.+")
 _CLAIM = re.compile(r"([1-9][0-9]{0,17})(\.state\.json)?")
 _LEDGER = "ledger-a{:04}.jsonl"

@@ -27,7 +27,13 @@ const char* usual_remedy(int code) {
     case ENFILE:
       return "raise the limit of open files (ulimit -n)";
     case EIO:
+    case ENODATA:
+    case EILSEQ:
+    case EREMOTEIO:
       return "the device reported an error: look at dmesg, and replace the volume if it repeats";
+    case EBADMSG:
+    case EUCLEAN:
+      return "the file system is damaged: look at dmesg, unmount it, and check it (fsck)";
     case ESTALE:
       return "the network file system went away: mount it again";
     case ELOOP:

@@ -217,8 +217,21 @@ bool Mirror::copy(Directory& run, const Found& found) {
   if (skipped_.contains(found.id)) return false;
   is_home(*source);
   save_record(run);
-  home_.retire(*source);
+  retire(*source);
   return true;
+}
+
+// The copy is home, even if an old one cannot be deleted.
+void Mirror::retire(const MirrorSource& newest) {
+  try {
+    home_.retire(newest);
+    retire_failure_.clear();
+  } catch (const Error& error) {
+    if (options_.once || error.exit_code() != ExitCode::io_failed) throw;
+    // A file that HOME cannot delete fails after every copy; the log needs it once.
+    if (std::exchange(retire_failure_, error.what()) != error.what())
+      log_warning("{}; tried again after the next copy", error.what());
+  }
 }
 
 std::optional<MirrorSource> Mirror::inspect(const Directory& run, const Found& found, const File& file) {

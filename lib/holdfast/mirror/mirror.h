@@ -70,6 +70,7 @@ class Mirror {
   bool is_there_already(const MirrorSource& source);
   void put(Directory& run, const MirrorSource& source);
   void is_home(const MirrorSource& source);
+  void retire(const MirrorSource& newest);
   void note_time(Duration took);
   void save_record(Directory& run);
   void failed(const std::string& why);
@@ -87,6 +88,7 @@ class Mirror {
   std::map<FileId, Copied> homes_;         // verified there by this process
   std::map<FileId, std::string> skipped_;  // cannot go home; value: why
   std::deque<Duration> took_;              // of the last copies
+  std::string retire_failure_;             // the last one, as the log told it
   SteadyTime next_check_{};
   bool finishing_ = false;
   bool newest_is_home_ = false;

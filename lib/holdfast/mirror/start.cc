@@ -152,7 +152,7 @@ class Start {
     store_.recover();
     const auto run = file_system_.open_directory(directory_, false);
     for (const Candidate& candidate : candidates_in(*run)) {
-      if (candidate.id.attempt < record_.alone || !store_.set_aside(candidate.id)) continue;
+      if (candidate.id.attempt < record_.alone || !store_.set_aside(candidate.id, false)) continue;
       log_warning(
           "{} does not count: it was made while {} was away, and another machine has gone on with the run; "
           "renamed to .damaged",
@@ -176,14 +176,16 @@ class Start {
       store_.recover();
     }
     const std::string name = checkpoint_name(file.id);
-    store_.set_aside(file.id);  // a file of that name is not good: the newest good one is older
     log_info("fetching {} ({}) from {}", name, format_bytes(file.bytes), home_.name());
     try {
       store_.commit({.step = file.id.step,
                      .bytes = file.bytes,
                      .ancestry = {},
                      .write = [&](File& copy) { receive(file, copy); },
-                     .copy_of = file.id});
+                     .copy_of = file.id,
+                     // A file of that name did not verify here: the newest good one is older. But a read that
+                     // failed may succeed later, so the file keeps its name until its copy can take it.
+                     .before_rename = [&] { store_.set_aside(file.id, false); }});
     } catch (const FetchedBadly& bad) {
       // An older file would throw away work that a newer program can read.
       if (bad.kind == Verdict::Kind::newer_format) {

@@ -1,5 +1,6 @@
 #include "holdfast/store/checkpoint_store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/commit.h"
+#include "holdfast/store/internal/first_failure.h"
 #include "holdfast/store/internal/housekeeper.h"
 #include "holdfast/store/internal/old_attempts.h"
 #include "holdfast/store/internal/retention_report.h"
@@ -70,6 +72,15 @@ struct CheckpointStore::State {
     planner.verified(newest);
     planner.verify_newest(directory->run(), lineage);
     return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
+  }
+  void delete_superfluous() {
+    // The highest identifier is the newest: recovery orders in the same way.
+    const CheckpointInfo& newest = committer->acknowledged().rbegin()->second;
+    // Not this attempt's number: a mirror commits copies of several lives, and one may have gone back.
+    const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
+    const RetentionPlanner::Plan plan =
+        planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
+    housekeeper->carry_out(plan.go);
   }
   Attempt& claimed(const char* call) {
     if (!attempt) throw Error(std::string(call) + " before claim()");
@@ -146,17 +157,21 @@ Selection CheckpointStore::recover() {
   return selection;
 }
 
-bool CheckpointStore::set_aside(FileId id) {
-  state_->claimed("set_aside()");
-  Directory& run = state_->directory->run();
+bool CheckpointStore::set_aside(FileId id, bool found_damaged) {
+  State& s = *state_;
+  s.claimed("set_aside()");
+  Directory& run = s.directory->run();
   const std::string name = checkpoint_name(id);
-  // The caller found it damaged; another process may have moved it since.
+  // Another process may have moved it since the caller looked.
   if (!run.status(name)) return false;
   check_claim();
-  const bool renamed = run.rename_new(name, damaged_name(id));
-  // A file of that name was set aside before, and one is enough to look into the damage.
-  if (!renamed) run.unlink(name);
-  run.sync();
+  const bool damaged = found_damaged || std::find(s.damaged.begin(), s.damaged.end(), id) != s.damaged.end();
+  bool renamed = run.rename_new(name, damaged_name(id));
+  // One damaged file is enough to look into the damage.
+  if (!renamed && damaged) run.unlink(name);
+  for (std::uint64_t nth = 2; !renamed && !damaged; ++nth)
+    renamed = run.rename_new(name, damaged_name(id, nth));
+  s.directory->sync();
   return renamed;
 }
 
@@ -192,18 +207,17 @@ void CheckpointStore::apply_retention() {
   // Rule 4: until this process has made a newer file durable, nothing may go.
   if (!s.committer || s.committer->acknowledged().empty()) return;
   if (!s.directory->sound()) return;  // a directory whose fsync failed may not show what is durable
+  internal::FirstFailure failure;
   // Rule 5: only after an acknowledgement, when a newer good file is durable.
   if (!s.damaged.empty()) {
-    s.housekeeper->move_damaged(s.damaged);
-    s.damaged.clear();
+    failure.run([&] {
+      s.housekeeper->move_damaged(s.damaged);
+      s.damaged.clear();
+    });
   }
-  // The highest identifier is the newest: recovery orders in the same way.
-  const CheckpointInfo& newest = s.committer->acknowledged().rbegin()->second;
-  Lineage lineage{.own = s.attempt->number(), .ancestry = newest.ancestry};
-  if (newest.attempt != lineage.own) lineage.ancestry[newest.attempt] = newest.step;  // a copy
-  const RetentionPlanner::Plan plan =
-      s.planner.plan(s.directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
-  s.housekeeper->carry_out(plan.go);
+  // Also if a damaged file could not be moved: the deletions make room for the next save.
+  failure.run([&] { s.delete_superfluous(); });
+  failure.rethrow();
 }
 
 RetentionReport CheckpointStore::plan_retention() {

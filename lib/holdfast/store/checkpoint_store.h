@@ -93,6 +93,8 @@ struct CommitRequest {
   std::optional<FileId> copy_of = {};
   // Called with the file's name before `write`, for other processes that write into the file meanwhile.
   std::function<void(const std::string&)> opened = {};
+  // Called when the file is durable and was read back, just before it gets its name: it may free that name.
+  std::function<void()> before_rename = {};
 };
 
 // Retention's verdict on every name of a directory.
@@ -129,9 +131,10 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
-  // Frees the name of a damaged file for a copy: renames the file to .damaged, and returns true. If an older
-  // damaged file has that name, it is deleted instead: false, as if there is no file. Requires claim().
-  bool set_aside(FileId id);
+  // Frees the name of a file for a copy: renames the file to .damaged, and returns true. If an earlier file has
+  // that name, a file that the caller or recover() `found_damaged` is deleted instead: false, as if there is no
+  // file. Any other file may be good: it gets a free name (.damaged-2 …). Requires claim().
+  bool set_aside(FileId id, bool found_damaged);
 
   AttemptNumber attempt() const;                                 // 0 before claim()
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);  // to read; nullptr: it is gone
@@ -144,7 +147,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   CheckpointInfo commit(const CommitRequest& request);  // returns once acknowledged; requires recover()
   // True if this attempt has acknowledged that step already, so that it need not be written again.
   bool holds(std::int64_t step) const;
-  // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement.
+  // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement. A file that cannot be
+  // deleted, or moved aside, stays: the first such IoError is thrown after all others are deleted.
   void apply_retention();
   // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
   // of the newest acknowledged one; every byte of the newest files is verified until two are good.

@@ -142,6 +142,7 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
 
 void Committer::publish(const std::string& temporary, const CommitRequest& request,
                         CheckpointInfo& checkpoint) {
+  if (request.before_rename) request.before_rename();
   try {
     if (directory_.run().rename_new(temporary, checkpoint.name)) {
       // It has its final name now; remove_abandoned() must not delete it.

@@ -15,12 +15,15 @@
 //  4. Retention orders files as recovery does. It deletes only in its own lineage, and only files older than
 //     a newer acknowledged file. It never goes below two files that this attempt wrote or verified. It never
 //     deletes the newest finite file, a file of a newer format, or a file whose content is not what its name
-//     says. [Rule4Retention.*]
+//     says. A file that cannot be deleted stays, and keeps no other. [Rule4Retention.*, Stuck.*]
 //  5. Recovery believes content alone. It believes damage only after two more looks that read the device. An
 //     error of the system is not damage: the start ends with 74. One exception: recovery skips a file that
-//     ends three looks with EIO, with a log line, if an older file verifies; it never moves or deletes that
-//     file. It never skips a newer format. After this attempt's first acknowledgement it moves damaged files
-//     aside, and keeps two of them; if nothing verified, it moves none. [Rule5Recovery.*, Faults.AtEveryLook]
+//     ends three looks with an error of that file alone (EIO, ENODATA and a few more: internal/bad_file.h),
+//     with a log line, if an older file verifies; it never moves or deletes that file. Only for a verified
+//     copy from a HOME it is renamed. It never skips a newer format. After this attempt's first
+//     acknowledgement it moves damaged files aside, and keeps two of them; if nothing verified, it moves none.
+//     [Rule5Recovery.*, Rule5Unreadable.*, Rule5UnreadableWith.*, Faults.AtEveryLook; in tests/unit/mirror
+//     UnreadableHere.*]
 //  6. Fencing: claim by O_EXCL, fsync; unlink the temporary files of older attempts, fsync; only then list
 //     and verify. Look for newer claims before a rename, an acknowledgement, an unlink and a state write. A
 //     newer claim, or a checkpoint's temporary file that vanished, means superseded: acknowledge nothing,

@@ -61,6 +61,10 @@ std::string checkpoint_name(FileId id) {
 
 std::string damaged_name(FileId id) { return checkpoint_name(id) + std::string(kDamagedExtension); }
 
+std::string damaged_name(FileId id, std::uint64_t nth) {
+  return damaged_name(id) + (nth < 2 ? std::string() : "-" + std::to_string(nth));
+}
+
 std::string temporary_name(AttemptNumber attempt, std::string_view what) {
   return std::string(kTemporaryPrefix) + padded(attempt, kAttemptDigits) + "-" + std::string(what);
 }
@@ -89,7 +93,15 @@ std::optional<FileId> parse_checkpoint_name(std::string_view name) {
 }
 
 std::optional<FileId> parse_damaged_name(std::string_view name) {
-  return take_end(name, kDamagedExtension) ? parse_checkpoint_name(name) : std::nullopt;
+  const std::size_t at = name.rfind(kDamagedExtension);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view number = name.substr(at + kDamagedExtension.size());
+  if (take(number, "-")) {
+    const auto nth = take_number(number, 1);
+    // The first has no number.
+    if (!nth || *nth < 2) return std::nullopt;
+  }
+  return number.empty() ? parse_checkpoint_name(name.substr(0, at)) : std::nullopt;
 }
 
 std::optional<AttemptNumber> parse_temporary_name(std::string_view name) {

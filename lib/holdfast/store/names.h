@@ -1,6 +1,6 @@
 // The names in a run directory: which are Holdfast's, what they mean, how to write them.
 //
-//   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [that did not verify]
+//   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [set aside; also .damaged-2 …]
 //   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
 //   HOME_STATE.json                       what a mirror says about the copies elsewhere; decides nothing
@@ -39,6 +39,8 @@ struct FileId {
 // Requires 1 <= attempt <= kHighestNumber and 0 <= step <= kHighestNumber.
 HOLDFAST_EXPORT std::string checkpoint_name(FileId id);
 HOLDFAST_EXPORT std::string damaged_name(FileId id);
+// The same for nth = 1; .damaged-2 and so on if the first name is taken by a file that must stay.
+HOLDFAST_EXPORT std::string damaged_name(FileId id, std::uint64_t nth);
 // `what` distinguishes the temporary files of one attempt; it is not empty.
 HOLDFAST_EXPORT std::string temporary_name(AttemptNumber attempt, std::string_view what);
 HOLDFAST_EXPORT std::string ledger_name(AttemptNumber attempt);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <new>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/store/internal/bad_file.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
 
@@ -192,11 +194,11 @@ Recovery::Finding Recovery::examine(Directory& run, const std::string& name, std
     if (!bad(found) || looked == looks) break;
     found = examine_once(run, name, true);
   }
-  // Damage beside an EIO proves nothing, so the file counts as unreadable and is not moved.
+  // Damage beside a failed read proves nothing, so the file counts as unreadable and is not moved.
   if (unreadable && bad(found)) return found_unreadable_[name] = *unreadable;
   if (unreadable && found.outcome != Outcome::vanished) {
-    log_warning("{}: one read failed with EIO and a later one succeeded; watch that volume",
-                path_in(run, name));
+    log_warning("{}: one read failed with {} and a later one succeeded; watch that volume",
+                path_in(run, name), strerrorname_np(unreadable->refused->code()));
   }
   found_unreadable_.erase(name);
   if (found.outcome == Outcome::damaged) believed_damaged_[name] = found;
@@ -235,7 +237,7 @@ Recovery::Finding Recovery::examine_once(Directory& run, const std::string& name
                           "(--resume-from in Holdfast's example)");
     // ENOMEM, ESTALE or EACCES are about this moment or this machine, so no checkpoint is condemned for
     // them.
-    if (error.code() != EIO) throw refused;
+    if (!internal::is_about_this_file(error)) throw refused;
     Finding found{.outcome = Outcome::unreadable, .verdict = {}, .bytes = 0, .refused = refused};
     found.verdict.reason = std::string("cannot be read: ") + what_of(error) +
                            " (a bad sector or a sick volume); the file stays where it is";

@@ -21,6 +21,18 @@ TEST(IoError, KnowsTheUsualRemedyWhenNoneIsGiven) {
   EXPECT_STREQ(IoError("open", "/mnt/x", EXDEV).what(), "open /mnt/x: Invalid cross-device link (EXDEV)");
 }
 
+// O_DIRECT passes on what the device said; the page cache makes EIO of it.
+TEST(IoError, KnowsTheRemedyOfAnErrorOfTheDevice) {
+  for (const int code : {EIO, ENODATA, EILSEQ, EREMOTEIO}) {
+    const std::string text = IoError("read", "/mnt/x", code).what();
+    EXPECT_NE(text.find("; the device reported an error: look at dmesg"), std::string::npos) << text;
+  }
+  for (const int code : {EBADMSG, EUCLEAN}) {
+    const std::string text = IoError("read", "/mnt/x", code).what();
+    EXPECT_NE(text.find("; the file system is damaged: "), std::string::npos) << text;
+  }
+}
+
 TEST(IoError, AnUnknownErrnoIsStillNamed) {
   EXPECT_STREQ(IoError("open", "f", 9999).what(), "open f: unknown error (errno 9999)");
 }

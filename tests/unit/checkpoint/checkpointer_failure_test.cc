@@ -209,6 +209,36 @@ TEST(CheckpointerFailure, WhatCannotBeToldDoesNotKeepRetentionFromMakingRoom) {
   EXPECT_EQ(run.checkpointer.last_durable().step, 6);
 }
 
+// It fails again after every save.
+TEST(CheckpointerFailure, AFileThatCannotBeDeletedIsToldOnce) {
+  Volume volume;
+  std::string text;
+  {
+    CapturedLog log;
+    CheckpointerOptions options = volume.options();
+    options.keep = KeepLast{2};
+    Attempt run(options);
+    volume.faults.set_hook([](const Operation& operation) {
+      if (operation.kind == Op::unlink && operation.path.ends_with("/step-000000000001-a0001.h5")) {
+        throw IoError("unlink", operation.path, EPERM);
+      }
+    });
+    for (int i = 0; i < 6; ++i) {
+      run.step();
+      ASSERT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+    }
+    EXPECT_EQ(run.checkpointer.finish(), 0);
+    text = log.text();
+  }
+  const std::string told = "unlink " + volume.path("step-000000000001-a0001.h5");
+  const auto first = text.find(told);
+  EXPECT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find(told, first + 1), std::string::npos) << text;
+  int files = 0;
+  for (const auto& name : volume.disk.names(kRun)) files += name.ends_with(".h5") ? 1 : 0;
+  EXPECT_LE(files, 4) << "the others made room";
+}
+
 TEST(CheckpointerFailure, AVolumeThatGoesAwayDuringTheStartIsNotReplacedByTheRootDisk) {
   Volume volume;
   CapturedLog log;

@@ -151,6 +151,59 @@ TEST_F(Mirrors, HomeKeepsTheNewestAndNeverFewerThanTwo) {
                UsageError);
 }
 
+// One mirror serves every life of the trainer. A life that went back abandons what is above its start.
+TEST_F(Mirrors, HomeKeepsWhatABranchGrewFrom) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer(100);
+  for (const std::int64_t step : {10, 20, 30, 40}) {
+    machine.save(step);
+    machine.bring_home();
+  }
+  machine.prepare();
+  machine.trainer.emplace(machine.files, machine.clock,
+                          StoreOptions{.directory = kDir, .start = {.step = 20}, .keep = KeepLast{100}},
+                          machine.verifier);
+  machine.trainer->preflight();
+  ASSERT_EQ(machine.trainer->claim(), 2U);
+  machine.go_on_from(machine.trainer->recover());
+  for (const std::int64_t step : {25, 26}) {
+    machine.save(step);
+    machine.bring_home();
+    EXPECT_TRUE(safe.exists(home_file(2, step)));
+    EXPECT_TRUE(safe.exists(home_file(1, 20))) << "step " << step << " grew from it";
+  }
+  machine.save(27);
+  machine.bring_home();
+  EXPECT_FALSE(safe.exists(home_file(1, 20))) << "the branch has three newer ones";
+  for (const std::int64_t step : {30, 40})
+    EXPECT_TRUE(safe.exists(home_file(1, step))) << "another history is left alone";
+}
+
+TEST_F(Mirrors, AFileThatHomeCannotDeleteStopsNoCopyAndIsToldOnce) {
+  FaultFileSystem stuck(safe);
+  Machine machine(quick, stuck, {}, 2);
+  machine.prepare();
+  machine.start_trainer();
+  Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  stuck.set_hook([](const Operation& operation) {
+    if (operation.kind == Op::unlink && operation.path == home_file(1, 10))
+      throw IoError("unlink", operation.path, EPERM);
+  });
+  CapturedLog log;
+  for (std::int64_t step = 10; step <= 60; step += 10) {
+    machine.save(step);
+    while (mirror.turn()) {
+    }
+    EXPECT_TRUE(safe.exists(home_file(1, step)));
+  }
+  const std::string said = log.text();
+  EXPECT_EQ(count_of(said, "unlink " + home_file(1, 10)), 1) << said;
+  EXPECT_FALSE(safe.exists(home_file(1, 20)));
+  EXPECT_EQ(mirror.record().failure, "");
+}
+
 TEST_F(Mirrors, TriesForEverAndSaysItOnce) {
   FaultFileSystem weather(safe);
   int waits = 0;

@@ -8,6 +8,7 @@ TEST(Rule8Names, NamesArePaddedAndNeverCut) {
   EXPECT_EQ(checkpoint_name({.attempt = 3, .step = 1200}), "step-000000001200-a0003.h5");
   EXPECT_EQ(checkpoint_name({.attempt = 12345, .step = 1'234'567'890'123}), "step-1234567890123-a12345.h5");
   EXPECT_EQ(damaged_name({.attempt = 3, .step = 0}), "step-000000000000-a0003.h5.damaged");
+  EXPECT_EQ(damaged_name({.attempt = 3, .step = 0}, 2), "step-000000000000-a0003.h5.damaged-2");
   EXPECT_EQ(temporary_name(7, "state"), "tmp-a0007-state");
   EXPECT_EQ(ledger_name(7), "ledger-a0007.jsonl");
   EXPECT_EQ(claim_name(7), "7");
@@ -22,6 +23,11 @@ TEST(Rule8Names, WhatIsWrittenIsReadBack) {
       const FileId id{.attempt = attempt, .step = step};
       EXPECT_EQ(parse_checkpoint_name(checkpoint_name(id)), id);
       EXPECT_EQ(parse_damaged_name(damaged_name(id)), id);
+      EXPECT_EQ(damaged_name(id, 1), damaged_name(id));
+      for (const std::uint64_t nth : {std::uint64_t{2}, std::uint64_t{10}, kHighestNumber}) {
+        EXPECT_EQ(parse_damaged_name(damaged_name(id, nth)), id);
+        EXPECT_FALSE(parse_checkpoint_name(damaged_name(id, nth)));
+      }
       EXPECT_EQ(parse_temporary_name(temporary_name(attempt, "x")), attempt);
       EXPECT_EQ(parse_claim_name(claim_name(attempt)), attempt);
       EXPECT_EQ(parse_state_name(state_name(attempt)), attempt);
@@ -53,7 +59,16 @@ TEST(Rule8Names, NothingElseIsOurs) {
                            "step-1000000000000000000-a0003.h5",
                            "step-000000001200-a18446744073709551617.h5",
                            "step-00000000120x-a0003.h5",
-                           "step-000000001200-a0003.h5.damaged.damaged"}) {
+                           "step-000000001200-a0003.h5.damaged.damaged",
+                           "step-000000001200-a0003.h5.damaged-2.damaged",
+                           "step-000000001200-a0003.h5.damaged-",
+                           "step-000000001200-a0003.h5.damaged-0",
+                           "step-000000001200-a0003.h5.damaged-1",
+                           "step-000000001200-a0003.h5.damaged-02",
+                           "step-000000001200-a0003.h5.damaged-2x",
+                           "step-000000001200-a0003.h5.damaged-2-3",
+                           "step-000000001200-a0003.h5.damaged2",
+                           "step-000000001200-a0003.h5.damaged-1000000000000000000"}) {
     EXPECT_FALSE(parse_checkpoint_name(name)) << name;
     EXPECT_FALSE(parse_damaged_name(name)) << name;
   }

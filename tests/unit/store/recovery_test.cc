@@ -206,6 +206,26 @@ TEST_F(Rule5Recovery, AtMostTwoDamagedFilesAreKept) {
                           name_of_step(400, 1) + ".damaged", name_of_step(500, 1) + ".damaged"));
 }
 
+TEST_F(Rule5Recovery, AFileThatWasNotFoundDamagedIsNotDeletedToFreeItsName) {
+  history({100, 200, 300, 400, 500});
+  for (const std::int64_t step : {400, 500}) rot(disk, name_of_step(step, 1));
+  const auto damaged = [](std::int64_t step) { return name_of_step(step, 1) + ".damaged"; };
+  for (const std::int64_t step : {200, 300, 400}) disk.put(in_run(damaged(step)), "an earlier one");
+  const auto good = disk.get(in_run(name_of_step(200, 1)));
+  Life life(disk);
+  EXPECT_EQ(life.start().newest->step, 300);
+  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 200}, false));
+  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 300}, true)) << "the caller knows";
+  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 400}, false)) << "recovery knows";
+  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 500}, false));
+  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 500}, false)) << "there is no such file";
+  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(100, 1), damaged(200), damaged(200) + "-2",
+                                             damaged(300), damaged(400), damaged(500)));
+  EXPECT_EQ(disk.get(in_run(damaged(200) + "-2")), good);
+  life.round(510);
+  EXPECT_THAT(checkpoints(disk), Contains(damaged(200) + "-2")) << "not one of the two that are kept";
+}
+
 TEST_F(Rule5Recovery, WhereNothingVerifiesNothingIsMovedOrDeleted) {
   // The fault may be the machine's: a start over must not cost the files.
   history({100, 200, 300, 400});

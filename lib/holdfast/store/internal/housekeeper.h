@@ -1,12 +1,14 @@
 // Tidies the run directory after an acknowledgement: moves damaged files aside and deletes superfluous ones.
 // Rules 4 and 5 of store/commit.h. Every step is optional: after a crash or a failure between two steps, the
-// next round finishes.
+// next round finishes. A file that cannot be moved or deleted stays, and the others are tidied.
 //
-// Errors: IoError, SupersededError; a later round does what is left.
+// Errors: IoError: the first one, after all files were tried. SupersededError: at once. A later round does
+// what is left.
 // Threads: one at a time. Durability: none needed; if a crash undoes a deletion, a later round repeats it.
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "holdfast/store/attempt.h"
@@ -27,6 +29,10 @@ class Housekeeper {
   void carry_out(std::span<const FileId> go);
 
  private:
+  void move_damaged(FileId id);
+  void limit_damaged();
+  void unlink_all(const std::vector<std::string>& names);
+
   RunDirectory& directory_;
   Attempt& attempt_;
   BlockReaper& reaper_;

@@ -1,9 +1,9 @@
 #include "holdfast/store/internal/retention_planner.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include "holdfast/base/log.h"
+#include "holdfast/store/internal/bad_file.h"
 #include "holdfast/store/recovery.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -106,7 +106,7 @@ bool RetentionPlanner::holds(Directory& run, FileId id) {
 void RetentionPlanner::forget_deleted(Directory& run, const Lineage& lineage) {
   const std::vector<FileId> present = files_of(run, lineage);
   const auto gone = [&](const auto& known) {
-    // Only this attempt adds files, so what is known of the others does not grow.
+    // Only the newest attempt adds files, so what is known of the others does not grow.
     return known.first.attempt == lineage.own &&
            !std::binary_search(present.begin(), present.end(), known.first, std::greater<>());
   };
@@ -205,9 +205,8 @@ bool RetentionPlanner::finite(Directory& run, FileId id) {
     const auto whole = inspect_all(run, id);
     return others_finite_[id] = whole && says_finite(&*whole);
   } catch (const IoError& error) {
-    // Only EIO names this one file as bad. Any other error is about the volume, and the caller must hear
-    // it.
-    if (error.code() != EIO) throw;
+    // An error of the volume is the caller's to hear.
+    if (!is_about_this_file(error)) throw;
     set_aside(id, error);
     return false;
   }
@@ -230,8 +229,7 @@ void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
     try {
       if (!trusts(id)) verify(run, id);
     } catch (const IoError& error) {
-      // As in finite(): only EIO is about this one file.
-      if (error.code() != EIO) throw;
+      if (!is_about_this_file(error)) throw;  // as in finite()
       set_aside(id, error);
     }
     // Two is what rule 4 asks for; verifying more would only cost reads.

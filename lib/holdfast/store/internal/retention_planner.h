@@ -37,8 +37,8 @@ class RetentionPlanner {
     std::vector<FileId> go;              // oldest first
     std::map<FileId, std::string> left;  // neither kept by a policy nor deletable, with the reason
   };
-  // `lineage` is the same in all calls of a process, except that it grows. Only files older than
-  // `newest_acknowledged` may go.
+  // Only files older than `newest_acknowledged` may go. If `keep` reads metrics, which are known by step,
+  // `lineage` is the same in all calls of a process, except that it grows.
   Plan plan(Directory& run, const Lineage& lineage, FileId newest_acknowledged);
 
   // Verifies every byte of the newest files until two are trusted. Files that fail are left alone from then
