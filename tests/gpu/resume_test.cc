@@ -4,6 +4,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -25,6 +26,7 @@
 #include "holdfast/state/train_state.h"
 #include "holdfast/train/step.h"
 #include "support/subprocess.h"
+#include "unit/state/staging.h"
 
 namespace holdfast { namespace {
 
@@ -108,6 +110,29 @@ TEST(ResumeOnCuda, HasTheBitsOfARunThatWasNotInterrupted) {
   }
   set_math_mode(Precision::fp32);
   at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+// A rank that trained on the second GPU of its machine may go on with the first of another.
+TEST(ResumeOnCuda, DrawsOnWhereItTrainsWhicheverGpuThatIs) {
+  const auto gpus = c10::cuda::device_count();
+  if (gpus == 0) GTEST_SKIP() << "no CUDA device here";
+  const at::Device before(at::kCUDA, static_cast<c10::DeviceIndex>(gpus - 1));
+  const at::Device after(at::kCUDA, 0);
+  torch::nn::Linear net(4, 4);
+  net->to(before);
+  TrainState state;
+  state.add("model", *net);
+  EXPECT_THAT(test::names_of(state), testing::IsSupersetOf({"rng/cpu", "rng/cuda.0"}));
+  EXPECT_THAT(test::names_of(state), testing::Not(testing::Contains("rng/cuda.1"))) << "it never draws there";
+  at::randn({8}, before);
+  const auto snapshot = test::stage(state);
+  const at::Tensor expected = at::randn({8}, before).cpu();
+  torch::nn::Linear other(4, 4);
+  other->to(after);
+  TrainState resumed;
+  resumed.add("model", *other);
+  resumed.load(*snapshot, {});
+  EXPECT_TRUE(at::randn({8}, after).cpu().equal(expected));
 }
 
 }}  // namespace holdfast
