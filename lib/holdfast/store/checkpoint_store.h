@@ -131,9 +131,9 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
-  // Frees the name of a file for a copy: renames the file to .damaged, and returns true. If an earlier file has
-  // that name, a file that the caller or recover() `found_damaged` is deleted instead: false, as if there is no
-  // file. Any other file may be good: it gets a free name (.damaged-2 …). Requires claim().
+  // Frees the name of a file for a copy: renames the file to .damaged, and returns true. If an earlier file
+  // has that name, a file that the caller or recover() `found_damaged` is deleted instead: false, as if there
+  // is no file. Any other file may be good: it gets a free name (.damaged-2 …). Requires claim().
   bool set_aside(FileId id, bool found_damaged);
 
   AttemptNumber attempt() const;                                 // 0 before claim()

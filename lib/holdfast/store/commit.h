@@ -21,9 +21,9 @@
 //     ends three looks with an error of that file alone (EIO, ENODATA and a few more: internal/bad_file.h),
 //     with a log line, if an older file verifies; it never moves or deletes that file. Only for a verified
 //     copy from a HOME it is renamed. It never skips a newer format. After this attempt's first
-//     acknowledgement it moves damaged files aside, and keeps two of them; if nothing verified, it moves none.
-//     [Rule5Recovery.*, Rule5Unreadable.*, Rule5UnreadableWith.*, Faults.AtEveryLook; in tests/unit/mirror
-//     UnreadableHere.*]
+//     acknowledgement it moves damaged files aside, and keeps two of them; if nothing verified, it moves
+//     none. [Rule5Recovery.*, Rule5Unreadable.*, Rule5UnreadableWith.*, Faults.AtEveryLook; in
+//     tests/unit/mirror UnreadableHere.*]
 //  6. Fencing: claim by O_EXCL, fsync; unlink the temporary files of older attempts, fsync; only then list
 //     and verify. Look for newer claims before a rename, an acknowledgement, an unlink and a state write. A
 //     newer claim, or a checkpoint's temporary file that vanished, means superseded: acknowledge nothing,

@@ -4,8 +4,8 @@
 // - Damage needs one bad look and two more that read the device. The result is cached, as files never change.
 // - A file with another step or attempt than its name says is skipped; it is never moved or deleted.
 // - An errno such as ESTALE, EACCES or ENOMEM says nothing about the file: IoError, and nothing is skipped.
-// - EIO, or what O_DIRECT says in its place (internal/bad_file.h), in three looks: the file is skipped, with a
-//   log line, if an older one verifies; otherwise IoError. It is never moved or deleted: it may be good.
+// - EIO, or what O_DIRECT says in its place (internal/bad_file.h), in three looks: the file is skipped, with
+//   a log line, if an older one verifies; otherwise IoError. It may be good: it is never moved or deleted.
 //
 // Errors: IoError. RefusedError if a newer format lies above the newest good file; if checkpoints exist and
 // none verifies (unless allow_fresh); if the chosen starting point is missing or not good.

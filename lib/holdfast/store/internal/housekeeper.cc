@@ -52,7 +52,8 @@ void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
 
 void Housekeeper::move_damaged(FileId id) {
   try {
-    // A name that is taken keeps both files as they are; limit_damaged() counts only files that were set aside.
+    // A name that is taken keeps both files as they are; limit_damaged() counts only files that were set
+    // aside.
     directory_.run().rename_new(checkpoint_name(id), damaged_name(id));
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;  // moved by an earlier round
