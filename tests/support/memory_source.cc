@@ -33,7 +33,8 @@ MemorySource::MemorySource(Options options)
   for (double& value : bias_) value = uniform(stream_[0]) - 0.5;
   if (options_.uneven_buffers) batches_.assign(60'000, 1000 * options_.rank);
   if (options_.mask) mask_ = {0, -std::numeric_limits<float>::infinity(), 0, 0};
-  if (options_.rank >= 0) own_.assign(options_.streams, 100 * (static_cast<std::uint64_t>(options_.rank) + 1));
+  if (options_.rank >= 0)
+    own_.assign(options_.streams, 100 * (static_cast<std::uint64_t>(options_.rank) + 1));
 }
 
 std::vector<MemorySource::Piece> MemorySource::pieces() {

@@ -23,7 +23,7 @@ class RankGuardian {
   // launcher may die at any moment after. Requires that the rank leads its own group.
   int ranks_to_guard() const { return told_; }
 
-  // A child of the launcher was reaped. If it was the guardian, its number may be another process's from now on.
+  // A child of the launcher was reaped. If it was the guardian, its number may soon be another process's.
   void reaped(pid_t who);
 
  private:

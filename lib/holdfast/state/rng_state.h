@@ -1,5 +1,5 @@
-// Random number streams: the default generators of the CPU and of the GPUs that train, and private ones that a
-// program adds. Each is stored as LibTorch's state tensor (bytes; 5056 for the CPU), named "rng/cpu",
+// Random number streams: the default generators of the CPU and of the GPUs that train, and private ones that
+// a program adds. Each is stored as LibTorch's state tensor (bytes; 5056 for the CPU), named "rng/cpu",
 // "rng/cuda.0", "rng/<name>".
 //
 // Errors: check_rng_state() throws RefusedError, which names the stream, if its generator does not accept the
@@ -25,8 +25,8 @@ struct NamedGenerator {
   bool optional = false;  // the number of these depends on the machine (CUDA devices)
 };
 
-// "cpu", then "cuda.0" for the first of `gpus`, "cuda.1" for the second. The names do not say where a GPU sits
-// in its machine, so a run that trained on the fourth may go on with another machine's first.
+// "cpu", then "cuda.0" for the first of `gpus`, "cuda.1" for the second. The names do not say where a GPU
+// sits in its machine, so a run that trained on the fourth may go on with another machine's first.
 HOLDFAST_EXPORT std::vector<NamedGenerator> default_generators(std::span<const c10::DeviceIndex> gpus);
 
 HOLDFAST_EXPORT at::Tensor rng_state(const NamedGenerator& stream);

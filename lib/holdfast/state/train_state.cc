@@ -1,8 +1,5 @@
 #include "holdfast/state/train_state.h"
 
-#include <ATen/Context.h>
-#include <ATen/detail/CUDAHooksInterface.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -69,25 +66,6 @@ void TrainState::State::check_new_name(const std::string& name) const {
 bool TrainState::State::has_module(std::string_view name) const {
   return std::any_of(modules.begin(), modules.end(),
                      [&](const NamedModule& part) { return part.name == name; });
-}
-
-// A rank that sees other GPUs, too, never draws from them: their streams would only differ from rank to rank.
-void TrainState::State::find_gpus(const ModuleInventory& inventory) {
-  gpus.clear();
-  for (const ModuleTensor& item : inventory.tensors) {
-    if (!item.tensor.is_cuda()) continue;
-    const c10::DeviceIndex gpu = item.tensor.get_device();
-    if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
-  }
-}
-
-std::vector<NamedGenerator> TrainState::State::streams() const {
-  std::vector<c10::DeviceIndex> drawn = gpus;
-  // Without a module nothing tells which GPU computes.
-  if (modules.empty() && at::hasCUDA()) drawn = {at::detail::getCUDAHooks().getCurrentDevice()};
-  std::vector<NamedGenerator> streams = default_generators(drawn);
-  streams.insert(streams.end(), generators.begin(), generators.end());
-  return streams;
 }
 
 std::vector<std::string> TrainState::State::parts() const {

@@ -1,4 +1,9 @@
-// All tensors of modules and optimizers: one list for all calls of a save.
+// All tensors of modules and optimizers: one list for all calls of a save; and the random streams of the GPUs
+// that hold them.
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -26,6 +31,25 @@ std::shared_ptr<const TrainState::State::List> TrainState::State::list_tensors()
   list->modules = take_inventory(modules);
   for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
   return list;
+}
+
+// A rank that sees other GPUs, too, never draws from them: their streams would only differ from rank to rank.
+void TrainState::State::find_gpus(const ModuleInventory& inventory) {
+  gpus.clear();
+  for (const ModuleTensor& item : inventory.tensors) {
+    if (!item.tensor.is_cuda()) continue;
+    const c10::DeviceIndex gpu = item.tensor.get_device();
+    if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
+  }
+}
+
+std::vector<NamedGenerator> TrainState::State::streams() const {
+  std::vector<c10::DeviceIndex> drawn = gpus;
+  // Without a module nothing tells which GPU computes.
+  if (modules.empty() && at::hasCUDA()) drawn = {at::detail::getCUDAHooks().getCurrentDevice()};
+  std::vector<NamedGenerator> streams = default_generators(drawn);
+  streams.insert(streams.end(), generators.begin(), generators.end());
+  return streams;
 }
 
 void TrainState::State::visit_tensors(

@@ -111,7 +111,8 @@ void put_tensor(StateWriter& out, const std::string& name, const at::Tensor& ten
   out.put(has_grad(name), tensor.is_leaf() && tensor.requires_grad());
   // Only the kind of device, and as a note: the run may continue on another GPU, or on a CPU.
   out.note(device(name), std::string(tensor.is_cuda() ? "cuda" : "cpu"));
-  // ATen chooses kernels by them, so they decide about the last bits. A view with holes comes back without them.
+  // ATen chooses kernels by them, so they decide about the last bits. A view with holes comes back without
+  // them.
   if (auto unusual = unusual_strides(tensor); unusual && dense_strides(tensor.sizes(), *unusual)) {
     out.put(strides(name), *std::move(unusual));
   }

@@ -39,8 +39,8 @@ struct KernelList {
 
 class KernelLists {
  public:
-  // Frees the tensors and keeps the memory of the lists. `apart`: small tensors get a list of their own; false
-  // for a kernel that needs all pieces of a tensor in one list.
+  // Frees the tensors and keeps the memory of the lists. `apart`: small tensors get a list of their own;
+  // false for a kernel that needs all pieces of a tensor in one list.
   void clear(bool apart = true);
   // Adds one row of usable tensors. Undefined slots are left out. `writes_gradient`: the kernel's changes of
   // the gradient must be kept.

@@ -1,4 +1,4 @@
-// What a Trainer asks of its loaders before the first step, so that no run ends at the end of its first epoch.
+// What a Trainer asks of its loaders before the first step, so that no run ends with its first epoch.
 //
 // Errors: UsageError, which names the option to set. Threads: pure functions.
 #pragma once
