@@ -111,6 +111,21 @@ void AsyncWriter::stop() {
     abandon(idle_);
     return;
   }
+  ask_to_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool AsyncWriter::stop_within(std::chrono::nanoseconds limit) {
+  if (process_.is_this_one()) {
+    ask_to_stop();
+    const MutexLock lock(mutex_);
+    if (!idle_.wait_for(mutex_, limit, [this]() HOLDFAST_REQUIRES(mutex_) { return over_; })) return false;
+  }
+  stop();
+  return true;
+}
+
+void AsyncWriter::ask_to_stop() {
   // The process waits for the write in flight now, so it gets no speed limit.
   lift_limit();
   std::optional<Job> dropped;
@@ -126,7 +141,6 @@ void AsyncWriter::stop() {
     dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
     idle_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
 }
 
 std::optional<std::string> AsyncWriter::failure() const noexcept {
@@ -180,8 +194,10 @@ void AsyncWriter::run() noexcept {
     }
   }
   lock.unlock();
-  // The lines that came after the last save.
-  flush_ledger();
+  flush_ledger();  // the lines that came after the last save
+  lock.lock();
+  over_ = true;
+  idle_.notify_all();
 }
 
 // Every failure ends in the handle, because an exception that left the thread would end the training. That
