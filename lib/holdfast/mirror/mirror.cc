@@ -336,6 +336,7 @@ void Mirror::save_record(Directory& run) {
     saved_ = text;
     record_fails_ = false;
   } catch (const Error& error) {
+    saved_.clear();  // unknown: the next call writes again
     if (!std::exchange(record_fails_, true))
       log_warning("`holdfast status` does not see the mirror: {}", error.what());
   }
