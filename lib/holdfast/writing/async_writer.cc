@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -26,6 +27,7 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       files_(std::make_unique<internal::FileCommit>(store, clock, options_, limit_lifted_)) {
   last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
   try {
+    const BlockSignals block;  // on a FUSE mount a handler would end an fsync with EINTR, a failure
     thread_ = std::thread([this] { this->run(); });
   } catch (const std::system_error& error) {
     throw Error(std::string("cannot start the thread that writes checkpoints: ") + error.what() +
@@ -200,8 +202,7 @@ void AsyncWriter::run() noexcept {
   idle_.notify_all();
 }
 
-// Every failure ends in the handle, because an exception that left the thread would end the training. That
-// includes a lack of memory while the failure is reported.
+// Every failure ends in the handle, even one for lack of memory: an exception would end the training.
 void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
     const std::string reason = superseded_reason();
@@ -280,8 +281,7 @@ void AsyncWriter::failed(Job& job, const char* error) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
   job.request = {};  // first: the report may take its time
-  // Before anybody hears of the failure: training must not count a metric as kept whose checkpoint will never
-  // exist.
+  // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
   note_failure(text);
   job.handle->settle(SaveStatus::failed, text);
