@@ -48,8 +48,8 @@ struct StartOptions {
   std::chrono::seconds mount_wait = std::chrono::minutes(10);
   // HOME, the second and safer place of the checkpoints (docs/two_tiers.md): a directory on another volume,
   // or rclone:REMOTE:PATH. resume() claims the run there, and fetches the newest good checkpoint if
-  // `directory` lacks it. `holdfast mirror` beside the trainer brings new ones there. Ignored below
-  // `holdfast supervise --mirror`, which has done the same. Empty: none.
+  // `directory` lacks it. `holdfast mirror` beside the trainer brings new ones there. Ignored if
+  // `holdfast supervise --mirror` has done the same for `directory`. Empty: none.
   std::string home = {};
   // Mount point of HOME's volume. Empty: not checked.
   std::filesystem::path home_mount = {};
