@@ -39,6 +39,17 @@ void FakeClock::shift_wall(Duration by) {
   wall_shift_ += by;
 }
 
+void FakeClock::sleep_machine(Duration duration) {
+  const std::lock_guard lock(mutex_);
+  wall_shift_ += duration;
+  asleep_ += duration;
+}
+
+Duration FakeClock::asleep() const {
+  const std::lock_guard lock(mutex_);
+  return asleep_;
+}
+
 void FakeClock::plan(Duration after, std::function<void()> action) {
   const std::lock_guard lock(mutex_);
   plans_.emplace(elapsed_ + after, std::move(action));

@@ -16,11 +16,14 @@ class FakeClock final : public Clock {
  public:
   SteadyTime now() const override;
   WallTime wall_now() const override;
+  Duration asleep() const override;
   void sleep_for(Duration duration) override { advance(duration); }
 
   void advance(Duration duration);
   // Moves the wall clock only; steady time stays.
   void shift_wall(Duration by);
+  // The machine sleeps: its wall clock goes on, steady time stays.
+  void sleep_machine(Duration duration);
   // Runs `action` when the clock passes `after` from now.
   void plan(Duration after, std::function<void()> action);
   Duration slept() const;  // total time that the clock was moved
@@ -29,6 +32,7 @@ class FakeClock final : public Clock {
   mutable std::mutex mutex_;
   Duration elapsed_{};
   Duration wall_shift_{};
+  Duration asleep_{};
   std::multimap<Duration, std::function<void()>> plans_;
 };
 

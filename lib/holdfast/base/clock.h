@@ -27,6 +27,9 @@ class HOLDFAST_EXPORT Clock {
   virtual ~Clock() = default;
   virtual SteadyTime now() const = 0;
   virtual WallTime wall_now() const = 0;
+  // How long the machine has slept since it started; steady time stands still meanwhile. Only differences
+  // count. A clock that cannot tell returns 0.
+  virtual Duration asleep() const { return Duration::zero(); }
   virtual void sleep_for(Duration duration) = 0;  // blocks; returns at once unless it is positive
 
   // The machine's clocks. The object lives as long as the process.

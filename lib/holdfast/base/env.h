@@ -151,8 +151,8 @@ inline constexpr EnvVariable kEnvSupervisedUptime{"HOLDFAST_SUPERVISED_UPTIME",
                                                   "clock may be set"};
 inline constexpr EnvVariable kEnvMirrorHome{
     "HOLDFAST_MIRROR_HOME",
-    "the HOME of holdfast supervise --mirror, which has prepared this "
-    "start: the trainer's own home option is ignored"};
+    "the HOME of holdfast supervise --mirror. It has prepared the start in its run directory: "
+    "there a trainer's own home option is ignored"};
 // See train/trainer.h.
 inline constexpr EnvVariable kEnvLateResults{
     "HOLDFAST_LATE_RESULTS",

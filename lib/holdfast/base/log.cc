@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
@@ -23,6 +23,7 @@
 #include "holdfast/base/json.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/mutex.h"
+#include "holdfast/base/stderr_writer.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 
@@ -32,31 +33,24 @@ namespace {
 // To the line's start, then erase to its end (ECMA-48).
 constexpr std::string_view kWipe = "\r\x1b[K";
 
-// write(2) instead of a stream: a pipe takes up to 4096 bytes in one piece. So lines of several ranks that
-// share standard error do not mix.
-void write_all(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    // A closed or full pipe: the text is dropped, because a log must not end a training.
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+StderrWriter& standard_error() {
+  static StderrWriter writer;
+  return writer;
 }
 
 // Allocates nothing: prints plain ASCII, and "?" for every other byte. Lines of other threads may mix in.
 void write_in_pieces(std::string_view word, std::string_view text) {
-  write_all("holdfast: ");
-  write_all(word);
-  while (!text.empty()) {
+  StderrWriter& writer = standard_error();
+  bool whole = writer.write("holdfast: ") && writer.write(word);
+  while (whole && !text.empty()) {
     std::array<char, 256> safe{};
     const std::size_t count = std::min(text.size(), safe.size());
     std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(count), safe.begin(),
                    [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\t' ? c : '?'; });
-    write_all({safe.data(), count});
+    whole = writer.write({safe.data(), count});
     text.remove_prefix(count);
   }
-  write_all("\n");
+  if (!whole || !writer.write("\n")) writer.lose_line();
 }
 
 // Asked for each status line, because a person may resize the terminal meanwhile.
@@ -93,6 +87,12 @@ struct LineStyle {
   std::string run = {};
 };
 
+std::string loss_of(std::uint64_t lines) {
+  return lines == 1
+             ? "1 line of this log was lost because its reader did not read"
+             : std::to_string(lines) + " lines of this log were lost because their reader did not read";
+}
+
 std::string utc_now() { return format_utc(Clock::real().wall_now()); }
 
 std::string json_line(const LineStyle& style, std::string_view level, std::string_view message) {
@@ -117,14 +117,14 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     // part. Cut when it is printable: an escaped byte takes four columns, half a character would be escaped.
     status_.assign(cut_text(terminal_text(text), terminal_width() - 1));
     out_.assign(kWipe).append(status_);
-    write_all(out_);
+    standard_error().write(out_);
   }
 
   void clear_status() {
     const MutexLock lock(mutex_);
     if (status_.empty()) return;
     status_.clear();
-    write_all(kWipe);
+    standard_error().write(kWipe);
   }
 
   template <class Change>
@@ -142,32 +142,45 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override HOLDFAST_REQUIRES(mutex_) {
     const std::string_view text(message.payload.data(), message.payload.size());
     const LogLevel level = from_spdlog(message.level);
-    const std::string_view word = word_before(level);
     try {
-      if (style_.json) {
-        write_line(json_line(style_, kLevels[static_cast<std::size_t>(level)], text));
-        return;
-      }
-      // On a terminal a person watches, and the times would push the messages to the right.
-      const bool timed = style_.times && !stderr_is_terminal();
-      write_line((timed ? utc_now() + " " : std::string()).append(style_.prefix).append(word).append(text));
+      write_line(styled(level, text));
     } catch (const std::bad_alloc&) {
       // Without memory the line loses its prefix, but never its text.
-      write_in_pieces(word, text);
+      write_in_pieces(word_before(level), text);
     }
+  }
+
+  std::string styled(LogLevel level, std::string_view text) const HOLDFAST_REQUIRES(mutex_) {
+    if (style_.json) return json_line(style_, kLevels[static_cast<std::size_t>(level)], text);
+    // On a terminal a person watches, and the times would push the messages to the right.
+    const bool timed = style_.times && !stderr_is_terminal();
+    return (timed ? utc_now() + " " : std::string())
+        .append(style_.prefix)
+        .append(word_before(level))
+        .append(text);
   }
 
   // write(2) keeps nothing back that could be flushed.
   void flush_() override {}
 
   void write_line(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
+    StderrWriter& writer = standard_error();
+    const std::uint64_t lost = writer.lost_lines();
+    if (lost != 0 && StderrWriter::has_room() && put(styled(LogLevel::warning, loss_of(lost)))) {
+      writer.told(lost);
+    }
+    if (!put(text)) writer.lose_line();
+  }
+
+  // False: the reader did not take the line.
+  bool put(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
     out_.clear();
     // Removes the status line first and draws it again below, in one write: no other output can come
     // between.
     if (!status_.empty()) out_ += kWipe;
     out_.append(terminal_text(text)) += '\n';
     out_ += status_;
-    write_all(out_);
+    return standard_error().write(out_);
   }
 
   LineStyle style_ HOLDFAST_GUARDED_BY(mutex_);

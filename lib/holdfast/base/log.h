@@ -8,8 +8,8 @@
 // On a terminal the last line can be a *status line* (progress): the log erases it before it prints another
 // line, and draws it again below.
 //
-// Errors: none. Text that cannot be written is dropped; without memory, the format text is written unfilled.
-// Threads: all functions may be called from any thread, but not from signal handlers.
+// Errors: none. Without memory, the format text is written unfilled. A reader that does not read holds a
+// thread for 100 ms at most; then lines are lost (stderr_writer.h). Threads: any, but no signal handler.
 #pragma once
 
 #include <concepts>

@@ -212,7 +212,8 @@ Checkpointer::~Checkpointer() {
   if (!engine.end.gave_up()) return;
   parts_->ensemble->leave_write_behind();
   parts_->run.book->close();
-  log_warning("a write hangs in the disk and is left behind; its step is not acknowledged");
+  log_warning(
+      "a thread hangs in the disk and is left behind; a step that it was writing is not acknowledged");
   engine.listener.stop();
   try {
     std::thread([parts = std::move(parts_)]() mutable { parts.reset(); }).detach();

@@ -48,8 +48,8 @@ struct StartOptions {
   std::chrono::seconds mount_wait = std::chrono::minutes(10);
   // HOME, the second and safer place of the checkpoints (docs/two_tiers.md): a directory on another volume,
   // or rclone:REMOTE:PATH. resume() claims the run there, and fetches the newest good checkpoint if
-  // `directory` lacks it. `holdfast mirror` beside the trainer brings new ones there. Ignored below
-  // `holdfast supervise --mirror`, which has done the same. Empty: none.
+  // `directory` lacks it. `holdfast mirror` beside the trainer brings new ones there. Ignored if
+  // `holdfast supervise --mirror` has done the same for `directory`. Empty: none.
   std::string home = {};
   // Mount point of HOME's volume. Empty: not checked.
   std::filesystem::path home_mount = {};
@@ -132,7 +132,8 @@ struct WritingOptions {
   // happens: the training's, the writer's or one that watches for notices. One call at a time; calls about
   // one save come in that order; none begins after finish() has returned. It must not block, because the
   // training or the next write waits for it. Of the Checkpointer it may call only request_save(),
-  // request_stop() and figures(). Its exceptions are logged once; no save is lost by them.
+  // request_stop() and figures(). Its exceptions are logged once; no save is lost by them. Of the three
+  // threads only the training's takes signals; a child process that the others start inherits that.
   OnSave on_save = {};
 };
 

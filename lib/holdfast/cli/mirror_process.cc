@@ -76,11 +76,14 @@ class MirrorProcess::Served {
       return run_.mirror();
     } catch (const SupersededError& error) {
       refused_ = {static_cast<int>(ExitCode::superseded), error.what()};
+      log_error(refused_.second);
+      send_text(socket_, kSuperseded + refused_.second);
     } catch (const Error& error) {
+      // The trainer goes on: its checkpoints are in the run directory, and the supervisor hears of this at
+      // the trainer's end.
       refused_ = {static_cast<int>(error.exit_code()), error.what()};
+      log_error("{}; training goes on, and nothing newer goes home", error.what());
     }
-    log_error(refused_.second);
-    send_text(socket_, kSuperseded + refused_.second);
     // Stays, because every request is still to be answered with this refusal.
     for (;;) run_.pace().wait(std::chrono::seconds(1));
   }

@@ -1,6 +1,7 @@
 #include "holdfast/mirror/home_record.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -32,10 +33,21 @@ bool is_number_of_attempt(std::int64_t value) {
   return value > 0 && static_cast<std::uint64_t>(value) <= kHighestNumber;
 }
 
+std::optional<std::string> read_text(Directory& run_directory) {
+  const auto status = run_directory.status(kHomeStateName);
+  // A pipe would block, and a huge file would fill the memory.
+  if (!status || status->kind != FileKind::regular || status->size > kLongestRecord) return std::nullopt;
+  const auto file = run_directory.open(kHomeStateName, OpenMode::read);
+  if (!file) return std::nullopt;
+  std::string text(status->size, '\0');
+  text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
+  return text;
+}
+
 // The temporary file is the lock: it is created exclusively, and read and written under its name. One that
 // stays for long was left by a process that was killed, and is removed. But its owner may only be slow, such
-// as on a disk that takes seconds for an fsync. So before the rename each looks whether the file is still its
-// own.
+// as on a disk that takes seconds for an fsync. So each looks whether the file is still its own before the
+// rename, and after it whether its own text is in place: no call renames a file only if it is a certain one.
 class Lock {
  public:
   explicit Lock(Directory& run_directory) : run_directory_(run_directory) {
@@ -63,17 +75,24 @@ class Lock {
     }
   }
 
-  // False: another process has taken the lock for left behind.
+  // False: another process has taken the lock for left behind. Its file may have become the record instead,
+  // half written.
   bool replace_record(const std::string& text) {
     file_->write_at(std::as_bytes(std::span(text)), 0);
     // Before the rename, so that a crash leaves the old content or the new one.
     file_->sync();
-    // Before close(): some file systems number a file anew once nobody has it open.
+    // Before close(), which may take long, and after which some file systems number the file anew.
     if (!is_ours()) return false;
-    file_->close();
-    run_directory_.rename_over(kHomeStateNewName, kHomeStateName);
+    try {
+      run_directory_.rename_over(kHomeStateNewName, kHomeStateName);
+    } catch (const IoError& error) {
+      // The other process has renamed its file meanwhile.
+      if (error.code() != ENOENT) throw;
+      return false;
+    }
     inode_.reset();
-    return true;
+    file_->close();
+    return read_text(run_directory_) == text;
   }
 
  private:
@@ -164,22 +183,18 @@ std::optional<HomeRecord> home_record_from_json(const std::string& text) {
 }
 
 std::optional<HomeRecord> read_home_record(Directory& run_directory) {
-  const auto status = run_directory.status(kHomeStateName);
-  // A pipe would block, and a huge file would fill the memory.
-  if (!status || status->kind != FileKind::regular || status->size > kLongestRecord) return std::nullopt;
-  const auto file = run_directory.open(kHomeStateName, OpenMode::read);
-  if (!file) return std::nullopt;
-  std::string text(status->size, '\0');
-  text.resize(file->read_at(std::as_writable_bytes(std::span(text)), 0));
-  return home_record_from_json(text);
+  const auto text = read_text(run_directory);
+  return text ? home_record_from_json(*text) : std::nullopt;
 }
 
 void update_home_record(Directory& run_directory,
                         const std::function<HomeRecord(const std::optional<HomeRecord>&)>& merge) {
+  std::optional<HomeRecord> there;
   for (int rounds = 0; rounds < kRounds; ++rounds) {
     Lock lock(run_directory);
-    const std::string text = to_json(merge(read_home_record(run_directory)));
-    if (!lock.replace_record(text)) continue;  // another process has changed the record meanwhile
+    // What an earlier round found stands, if there is only a half-written file now.
+    if (auto now = read_home_record(run_directory)) there = std::move(now);
+    if (!lock.replace_record(to_json(merge(there)))) continue;  // another process has changed it meanwhile
     // The claims in it tell a later start which files in HOME came from here, so they must survive a power
     // cut.
     run_directory.sync();

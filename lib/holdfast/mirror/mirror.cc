@@ -9,6 +9,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/snapshot/arena.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/recovery.h"
@@ -27,6 +28,8 @@ constexpr std::size_t kLeastHome = 2;
 constexpr std::size_t kRemembered = 16;
 // The slowest of these counts as the way home. A few, so that one slow copy is forgotten in time.
 constexpr std::size_t kCopiesMeasured = 5;
+
+bool is_about_memory(const Error& error) { return dynamic_cast<const NoImageMemory*>(&error) != nullptr; }
 
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
 // Does nothing in a file system of a test.
@@ -74,14 +77,15 @@ void Mirror::run() {
       pace_.wait(kIdle);
     } catch (const SupersededError&) {
       record_.superseded = !goes_on_here();
-      if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
+      publish_record();
       throw;
     } catch (const Error& error) {
-      // Only a volume or a store that fails may work again later.
-      const bool passes = error.exit_code() == ExitCode::io_failed;
+      // Only a volume or a store that fails may work again later, and there may be memory again.
+      const bool passes = error.exit_code() == ExitCode::io_failed || is_about_memory(error);
+      const bool first = record_.failure.empty();
+      if (!options_.once) failed(error.what());
       if (options_.once || !passes) throw;
-      failed(error.what());
-      if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
+      if (first) log_warning("{}; tried again until it works, training goes on", error.what());
       pace_.wait(delay);
       delay = std::min(kLongestDelay, delay * 2);
     }
@@ -345,17 +349,25 @@ void Mirror::save_record(Directory& run) {
     saved_ = text;
     record_fails_ = false;
   } catch (const Error& error) {
+    saved_.clear();  // unknown: the next call writes again
     if (!std::exchange(record_fails_, true))
       log_warning("`holdfast status` does not see the mirror: {}", error.what());
   }
 }
 
+// `holdfast status` and the trainer's planner read it in the record.
 void Mirror::failed(const std::string& why) {
-  if (record_.failure.empty()) {
-    record_.failing_since = format_utc(pace_.clock().wall_now());
-    log_warning("{}; tried again until it works, training goes on", why);
-  }
+  if (record_.failure.empty()) record_.failing_since = format_utc(pace_.clock().wall_now());
   record_.failure = why;
+  publish_record();
+}
+
+void Mirror::publish_record() {
+  try {
+    if (const auto run = file_system_.open_directory(options_.directory, false)) save_record(*run);
+  } catch (const Error& error) {
+    log_debug("the mirror's record cannot be written: {}", error.what());
+  }
 }
 
 void Mirror::recovered() {

@@ -6,8 +6,8 @@
 //   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
 //   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home
 //
-// HOME that is full, away, slow or refuses: tried again for ever, after 1 s to 1 min; one log line when it
-// begins and one when it ends. The mirror reads the run directory and writes only HOME_STATE.json there.
+// HOME that is full, away, slow or refuses, and a lack of memory: tried again for ever, after 1 s to 1 min;
+// one log line when it begins and one when it ends. In the run directory it writes only HOME_STATE.json.
 // Errors: SupersededError: another machine owns HOME. With `once`: HomeError, IoError of the first failure.
 // Exceptions of Pace pass through. Threads: one.
 #pragma once
@@ -73,6 +73,7 @@ class Mirror {
   void retire(const MirrorSource& newest);
   void note_time(Duration took);
   void save_record(Directory& run);
+  void publish_record();
   void failed(const std::string& why);
   void recovered();
 

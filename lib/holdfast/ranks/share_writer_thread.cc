@@ -3,6 +3,7 @@
 #include <exception>
 #include <system_error>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/ranks/rank_group.h"
@@ -13,6 +14,7 @@ ShareWriterThread::ShareWriterThread(SharedWriter& together, RankChannel& channe
                                      std::filesystem::path run, const Clock& clock)
     : together_(together), channel_(channel), files_(files), run_(std::move(run)), clock_(clock) {
   try {
+    const BlockSignals block;  // on a FUSE mount a handler would end an fsync with EINTR, a failure
     thread_ = std::thread([this] { this->run(); });
   } catch (const std::system_error& error) {
     throw Error(std::string("cannot start the thread that writes this rank's share of checkpoints: ") +

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 
 [[noreturn]] void refuse(std::uint64_t size, int code) {
-  throw RefusedError(
+  throw NoImageMemory(
       "no memory for an image of " + format_bytes(size) + " (" + std::generic_category().message(code) +
       "): the training state needs one copy in host memory; use a machine with more memory or a "
       "smaller model, or raise the process's limit (ulimit -v, the container's memory)");

@@ -3,7 +3,7 @@
 //
 // Ensures: the memory is 4096-aligned, and 2 MiB-aligned if the arena is larger than that. capacity() is a
 // multiple of 4096, so O_DIRECT may write up to it; bytes after size() are zero.
-// Errors: RefusedError with the size if there is no memory (never std::bad_alloc).
+// Errors: NoImageMemory with the size if there is no memory (never std::bad_alloc).
 // Threads: no locks; several threads may write disjoint ranges.
 #pragma once
 
@@ -13,9 +13,17 @@
 #include <span>
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
+
+// A trainer cannot go on without its image. A program that can wait tries again: another process may use the
+// memory only for a moment.
+class HOLDFAST_EXPORT NoImageMemory : public RefusedError {
+ public:
+  using RefusedError::RefusedError;
+};
 
 class HOLDFAST_EXPORT Arena {
  public:

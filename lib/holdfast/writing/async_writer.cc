@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -26,6 +27,7 @@ AsyncWriter::AsyncWriter(CheckpointStore& store, Clock& clock, LossRing& losses,
       files_(std::make_unique<internal::FileCommit>(store, clock, options_, limit_lifted_)) {
   last_.checkpoint.reserve(SaveHandle::Shared::kLongestName);
   try {
+    const BlockSignals block;  // on a FUSE mount a handler would end an fsync with EINTR, a failure
     thread_ = std::thread([this] { this->run(); });
   } catch (const std::system_error& error) {
     throw Error(std::string("cannot start the thread that writes checkpoints: ") + error.what() +
@@ -111,6 +113,21 @@ void AsyncWriter::stop() {
     abandon(idle_);
     return;
   }
+  ask_to_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool AsyncWriter::stop_within(std::chrono::nanoseconds limit) {
+  if (process_.is_this_one()) {
+    ask_to_stop();
+    const MutexLock lock(mutex_);
+    if (!idle_.wait_for(mutex_, limit, [this]() HOLDFAST_REQUIRES(mutex_) { return over_; })) return false;
+  }
+  stop();
+  return true;
+}
+
+void AsyncWriter::ask_to_stop() {
   // The process waits for the write in flight now, so it gets no speed limit.
   lift_limit();
   std::optional<Job> dropped;
@@ -126,7 +143,6 @@ void AsyncWriter::stop() {
     dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
     idle_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
 }
 
 std::optional<std::string> AsyncWriter::failure() const noexcept {
@@ -180,12 +196,13 @@ void AsyncWriter::run() noexcept {
     }
   }
   lock.unlock();
-  // The lines that came after the last save.
-  flush_ledger();
+  flush_ledger();  // the lines that came after the last save
+  lock.lock();
+  over_ = true;
+  idle_.notify_all();
 }
 
-// Every failure ends in the handle, because an exception that left the thread would end the training. That
-// includes a lack of memory while the failure is reported.
+// Every failure ends in the handle, even one for lack of memory: an exception would end the training.
 void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
     const std::string reason = superseded_reason();
@@ -264,8 +281,7 @@ void AsyncWriter::failed(Job& job, const char* error) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
   job.request = {};  // first: the report may take its time
-  // Before anybody hears of the failure: training must not count a metric as kept whose checkpoint will never
-  // exist.
+  // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
   note_failure(text);
   job.handle->settle(SaveStatus::failed, text);

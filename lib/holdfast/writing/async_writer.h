@@ -64,6 +64,9 @@ class AsyncWriter {
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, and ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
+  // The same, but waits at most `limit`. False: the thread is still busy, or hangs in the disk. Call it
+  // again, or leave the thread behind.
+  bool stop_within(std::chrono::nanoseconds limit);
 
   // Odd while there is something to write or to tidy up. Changes at every transition.
   std::uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
@@ -94,6 +97,7 @@ class AsyncWriter {
   };
 
   void run() noexcept;
+  void ask_to_stop();
   void write(Job job) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void not_begun(Job& job, std::string_view reason) const noexcept;
   void spoiled_by(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
@@ -129,6 +133,7 @@ class AsyncWriter {
   bool writing_ HOLDFAST_GUARDED_BY(mutex_) = false;
   std::optional<SteadyTime> writing_since_ HOLDFAST_GUARDED_BY(mutex_);
   bool stopping_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  bool over_ HOLDFAST_GUARDED_BY(mutex_) = false;  // the thread does nothing more
   std::optional<std::string> failure_ HOLDFAST_GUARDED_BY(mutex_);
   std::string superseded_reason_ HOLDFAST_GUARDED_BY(mutex_);
   Acknowledged last_ HOLDFAST_GUARDED_BY(mutex_);

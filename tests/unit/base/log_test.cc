@@ -1,8 +1,13 @@
 #include "holdfast/base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -165,6 +170,104 @@ TEST_F(Log, LinesOfSeveralThreadsDoNotMix) {
     at = end + 1;
   }
   EXPECT_EQ(lines, 800u);
+}
+
+// Standard error is a pipe of four pages, and its reader reads when the test says so.
+class PipedLog : public Log {
+ protected:
+  static constexpr int kPipe = 4 * 4096;
+
+  PipedLog() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    reader_ = ends[0];
+    EXPECT_EQ(fcntl(ends[1], F_SETPIPE_SZ, kPipe), kPipe);
+    fcntl(reader_, F_SETFL, O_NONBLOCK);
+    before_ = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+  }
+  ~PipedLog() override {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+    close(reader_);
+  }
+  static void fill() {
+    const std::string dots(kPipe, '.');
+    EXPECT_EQ(write(STDERR_FILENO, dots.data(), dots.size()), kPipe);
+  }
+  // All that the pipe holds.
+  std::string read_all() const {
+    std::string text;
+    std::array<char, 4096> buffer{};
+    for (ssize_t got = 0; (got = read(reader_, buffer.data(), buffer.size())) > 0;) {
+      text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return text;
+  }
+  // False: `work` is still busy after a long time. Then the reader reads until it ends.
+  template <class Work>
+  bool ends_unread(const Work& work) const {
+    auto ended = std::async(std::launch::async, work);
+    if (ended.wait_for(std::chrono::seconds(10)) == std::future_status::ready) return true;
+    while (ended.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) read_all();
+    return false;
+  }
+
+ private:
+  int reader_ = -1;
+  int before_ = -1;
+};
+
+TEST_F(PipedLog, AReaderThatDoesNotReadHoldsNobody) {
+  fill();
+  EXPECT_TRUE(ends_unread([] {
+    for (int i = 0; i < 500; ++i) log_warning("line {}", i);  // 100 ms each would take too long
+  }));
+  EXPECT_TRUE(ends_unread([] { show_status_line("step 1"); }));
+  clear_status_line();
+  EXPECT_EQ(read_all(), std::string(kPipe, '.'));
+  log_info("it reads again");
+  log_info("and goes on");
+  EXPECT_EQ(read_all(),
+            "holdfast: warning: 500 lines of this log were lost because their reader did not read\n"
+            "holdfast: it reads again\nholdfast: and goes on\n");
+}
+
+TEST_F(PipedLog, TheEndOfALongLineIsLostAlone) {
+  EXPECT_TRUE(ends_unread([] { log_info("{}", std::string(2 * kPipe, 'x')); }));
+  EXPECT_EQ(read_all(), "holdfast: " + std::string(kPipe - 10, 'x'));
+  log_info("the next line");
+  EXPECT_EQ(read_all(),
+            "\nholdfast: warning: 1 line of this log was lost because its reader did not read\n"
+            "holdfast: the next line\n");
+}
+
+TEST_F(PipedLog, LostLinesAreCountedInJsonAsWell) {
+  setenv("HOLDFAST_LOG_FORMAT", "json", 1);
+  configure_log();
+  fill();
+  EXPECT_TRUE(ends_unread([] {
+    log_info("one");
+    log_info("two");
+  }));
+  read_all();
+  log_info("three");
+  const std::string text = read_all();
+  const std::size_t end = text.find('\n');
+  const JsonValue first = parse_json(text.substr(0, end));
+  EXPECT_EQ(text_member(first, "message").value_or("").rfind("2 lines of this log were lost", 0), 0u) << text;
+  EXPECT_EQ(text_member(first, "level"), "warning");
+  EXPECT_EQ(text_member(parse_json(text.substr(end + 1)), "message"), "three") << text;
+}
+
+// A line that is longer than the pipe, and a reader that only takes its time.
+TEST_F(PipedLog, AReaderThatIsSlowGetsEveryByte) {
+  std::string text;
+  const std::string line(3 * kPipe, 'x');
+  auto ended = std::async(std::launch::async, [&] { log_info("{}", line); });
+  while (ended.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) text += read_all();
+  EXPECT_EQ(text + read_all(), "holdfast: " + line + "\n");
 }
 
 }}  // namespace holdfast

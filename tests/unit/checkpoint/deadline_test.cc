@@ -164,10 +164,21 @@ TEST_F(Noticed, AMachineThatSleepsGetsItsCommitAtOnceAndGoesOn) {
   announcer.deadline(now() + 120s, true);
   EXPECT_TRUE(step().saved);
   EXPECT_FALSE(step().saved);
-  volume.clock.shift_wall(8h);
+  volume.clock.sleep_machine(8h);
   EXPECT_FALSE(step().saved);
   EXPECT_EQ(begun, 1);
   EXPECT_THAT(log.text(), HasSubstr("the machine has slept and is awake again"));
+}
+
+// Such as a first synchronisation with the network's time.
+TEST_F(Noticed, AWallClockThatIsSetIsNoSleep) {
+  options.notices.on_notice = OnNotice::wait;
+  start_measured();
+  announcer.deadline(now() + 120s, true);
+  EXPECT_TRUE(step().saved);
+  volume.clock.shift_wall(8h);
+  step();
+  EXPECT_THAT(log.text(), Not(HasSubstr("has slept")));
 }
 
 TEST_F(Noticed, AMachineAtRiskSavesSoonAndOften) {

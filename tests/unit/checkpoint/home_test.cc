@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "holdfast/mirror/mirror.h"
+#include "holdfast/mirror/start.h"
 #include "holdfast/writing/file_verifier.h"
 #include "rig.h"
 
@@ -160,11 +161,43 @@ TEST_F(Homes, AHomeThatIsAwayIsWaitedForAndThenDoneWithout) {
 }
 
 TEST_F(Homes, UnderASupervisorWithAMirrorTheStartIsPrepared) {
-  setenv("HOLDFAST_MIRROR_HOME", kHomePlace, 1);
-  {
+  for (const std::string slashes : {"", "/"}) {
+    setenv("HOLDFAST_MIRROR_HOME", (kHomePlace + slashes).c_str(), 1);
     Attempt run(options());
     EXPECT_TRUE(run.resumed.fresh);
     EXPECT_FALSE(volume.disk.exists(kHomePlace)) << "its number is claimed already";
+  }
+  unsetenv("HOLDFAST_MIRROR_HOME");
+}
+
+// A wrapped script starts a second training, with a run directory and a HOME of its own.
+TEST_F(Homes, ARunThatTheSupervisorDidNotPrepareUsesItsOwnHome) {
+  {
+    Attempt first(options());
+    first.train_to(10);
+    EXPECT_EQ(first.checkpointer.finish(), 0);
+  }
+  bring_home();
+  setenv("HOLDFAST_MIRROR_HOME", "/efs/another", 1);
+  {
+    Attempt second(options("/vol/other"));
+    EXPECT_EQ(second.resumed.step, 10) << "its disk is empty, and HOME holds its checkpoints";
+  }
+  unsetenv("HOLDFAST_MIRROR_HOME");
+  EXPECT_THAT(log.text(), HasSubstr("home /efs/run: `holdfast supervise --mirror /efs/another` has prepared "
+                                    "another run"));
+}
+
+// The supervisor's place and the trainer's are one, in other words.
+TEST_F(Homes, TheRunDirectorySaysWhichHomePreparedIt) {
+  FileVerifier verifier;
+  holdfast::Pace pace(volume.clock);
+  const auto home = open_home({.place = "/efs/../efs/run"}, volume.disk, verifier, pace);
+  prepare_start_or_go_alone(volume.disk, verifier, kRun, *home, pace, 60s);
+  setenv("HOLDFAST_MIRROR_HOME", "/efs/../efs/run/", 1);
+  {
+    const Attempt run(options());
+    EXPECT_EQ(run.checkpointer.attempt(), 1U) << "its number is claimed already";
   }
   unsetenv("HOLDFAST_MIRROR_HOME");
 }

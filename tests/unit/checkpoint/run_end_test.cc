@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
+#include <string>
 #include <thread>
 #include <tuple>
 
 #include "engine_rig.h"
 #include "holdfast/store/run_state.h"
 #include "slow_disk.h"
+#include "support/gate.h"
 
 namespace holdfast::test { namespace {
 
@@ -229,6 +233,115 @@ TEST_P(RunEndTable, ADiskThatHangsIsLeftBehindWhenTheTimeIsUp) {
   EXPECT_EQ(run_end().code(), durable ? 75 : 74);
   EXPECT_THAT(run_end().reason(), EndsWith("; the last save did not end in time"));
   EXPECT_EQ(told().phase, RunPhase::running) << "the writer still has the store";
+}
+
+// The last save is durable, and the server of the volume goes away.
+class DeadVolume : public RunEndTest {
+ protected:
+  ~DeadVolume() override { revive(); }
+  // Every call on a path with `part` in it hangs.
+  void die(const std::string& part) {
+    volume.faults.set_hook([dead = dead_, part](const Operation& operation) {
+      if (operation.path.find(part) != std::string::npos) dead->pass();
+    });
+  }
+  void await_hang() { dead_->await_arrival(); }
+  // From here on the disk answers again, so that the threads can end.
+  void revive() {
+    volume.faults.set_hook({});
+    dead_->open();
+  }
+  void step_and_save() {
+    start();
+    step();
+    save();
+    ASSERT_TRUE(run->writer->wait_idle(1min));
+  }
+  // False: `work` hangs, although the deadline is over.
+  bool ends_by_itself(const std::function<void()>& work) {
+    bool by_itself = false;
+    while_time_passes([&] {
+      auto ended = std::async(std::launch::async, work);
+      by_itself = ended.wait_for(20s) == std::future_status::ready;
+      if (!by_itself) revive();
+    });
+    return by_itself;
+  }
+  void expect_left_behind(int code) {
+    EXPECT_TRUE(run_end().over());
+    EXPECT_TRUE(run_end().gave_up());
+    EXPECT_EQ(run_end().code(), code);
+    EXPECT_EQ(told().phase, RunPhase::running) << "the thread that hangs still has the store";
+  }
+
+ private:
+  const std::shared_ptr<Gate> dead_ = std::make_shared<Gate>();
+};
+
+TEST_F(DeadVolume, HoldsNoEndWhenTheIdleWriterLooksForNewerAttempts) {
+  step_and_save();
+  die("attempts");
+  clock.advance(10s);
+  await_hang();
+  stop_within(30s);
+  EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
+  expect_left_behind(75);
+  EXPECT_EQ(run_end().reason(), "SIGTERM") << "the last step is durable";
+}
+
+TEST_F(DeadVolume, HoldsNoEndWithoutALastSave) {
+  step_and_save();
+  step();
+  run->costs.committed(60s);
+  die("attempts");
+  clock.advance(10s);
+  await_hang();
+  stop_within(30s);
+  EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
+  expect_left_behind(75);
+  EXPECT_THAT(run_end().reason(), HasSubstr("no time was left to save step 2"));
+}
+
+TEST_F(DeadVolume, HoldsNoRunThatBreaksOff) {
+  step_and_save();
+  die("attempts");
+  clock.advance(10s);
+  await_hang();
+  deadline(30s);
+  EXPECT_TRUE(ends_by_itself([&] { run_end().break_off(Error("rank 1 is lost", ExitCode::interrupted)); }));
+  expect_left_behind(75);
+}
+
+// The volume dies after the writer's last look: these lines are the next that go to the disk.
+TEST_F(DeadVolume, HoldsNoEndAtTheLastLedgerLines) {
+  step_and_save();
+  die("ledger");
+  run->ledger.pause(1, "the end is near");
+  stop_within(30s);
+  EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
+  expect_left_behind(75);
+}
+
+TEST_F(DeadVolume, HoldsNoEndAtTheRunState) {
+  step_and_save();
+  die("state");
+  stop_within(30s);
+  EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
+  expect_left_behind(75);
+}
+
+// A disk that is only slow: what follows a save that ended in time is still written.
+TEST_F(DeadVolume, ThatComesBackSoonAfterTheDeadlineGetsTheRunState) {
+  step_and_save();
+  die("state");
+  stop_within(30s);
+  auto ended = std::async(std::launch::async, [&] { run_end().finish(); });
+  await_hang();
+  clock.advance(60s);
+  revive();
+  ended.get();
+  EXPECT_FALSE(run_end().gave_up());
+  expect_end(75, RunPhase::interrupted, "SIGTERM");
 }
 
 }}  // namespace holdfast::test

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
@@ -43,6 +44,39 @@ TEST_F(HomeRecords, ASlowWriterLosesNoChangeOfAnother) {
   });
   EXPECT_EQ(merges, 2);
   EXPECT_THAT(read_home_record(*run)->claims, ElementsAre(1, 2));
+  EXPECT_FALSE(is_locked());
+}
+
+// The same, and the slow one has looked already whether the lock is still its own.
+TEST_F(HomeRecords, AWriterThatIsSlowAtTheVeryEndLosesNoChangeOfAnother) {
+  for (const Op slow : {Op::rename_over, Op::close}) {
+    const std::unique_ptr<Directory> other = disk.open_directory("/run", false);
+    update_home_record(*other, [](const auto&) { return HomeRecord{.home = "/efs/run", .claims = {1}}; });
+    bool stalled = false;
+    faults.set_hook([&](const Operation& operation) {
+      if (operation.kind == slow && !std::exchange(stalled, true)) add(2);
+    });
+    add(3);
+    faults.set_hook({});
+    EXPECT_TRUE(stalled);
+    EXPECT_THAT(read_home_record(*run)->claims, ElementsAre(1, 2, 3)) << name_of(slow);
+    EXPECT_FALSE(is_locked());
+  }
+}
+
+// The slow one's rename puts a file in place that the other has only begun to write.
+TEST_F(HomeRecords, AHalfWrittenFileOfAnotherIsReplaced) {
+  add(1);
+  std::unique_ptr<File> others;
+  faults.set_hook([&](const Operation& operation) {
+    if (operation.kind != Op::rename_over || others) return;
+    run->unlink(kHomeStateNewName);
+    others = run->open(kHomeStateNewName, OpenMode::create);
+  });
+  add(2);
+  const auto record = read_home_record(*run);
+  ASSERT_TRUE(record);
+  EXPECT_THAT(record->claims, ElementsAre(1, 2)) << "what the old record said stands too";
   EXPECT_FALSE(is_locked());
 }
 

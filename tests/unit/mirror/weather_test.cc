@@ -9,6 +9,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/rclone_home.h"
+#include "holdfast/snapshot/arena.h"
 #include "machine.h"
 #include "support/captured_log.h"
 #include "support/fault_file_system.h"
@@ -135,6 +136,73 @@ TEST_F(Home, IsIndependentOfClocksThatDiffer) {
   MemoryFileSystem other;
   Machine third(other, safe);
   EXPECT_EQ(third.prepare().newest, (FileId{.attempt = 2, .step = 20}));
+}
+
+// Verifies as another does, but its first looks fail as `first` does.
+class Failing final : public Verifier {
+ public:
+  Failing(Verifier& inner, int times, std::function<void()> first)
+      : inner_(inner), left_(times), first_(std::move(first)) {}
+  Verdict inspect(const File& file, Depth depth, bool uncached) override {
+    if (left_-- > 0) first_();
+    return inner_.inspect(file, depth, uncached);
+  }
+
+ private:
+  Verifier& inner_;
+  int left_;
+  const std::function<void()> first_;
+};
+
+// The trainer beside it has just taken the rest.
+TEST_F(Home, GetsItsCopyOnceThereIsMemoryAgain) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  Failing verifier(machine.verifier, 2, [] { const Arena none(std::uint64_t{1} << 60); });
+  Mirror mirror(machine.files, verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  mirror.finish();
+  CapturedLog log;
+  set_log_level(LogLevel::info);
+  mirror.run();
+  const std::string said = log.text();
+  EXPECT_EQ(count_of(said, "no memory for an image"), 1) << said;
+  EXPECT_EQ(count_of(said, "works again"), 1) << said;
+  EXPECT_EQ(safe.get(home_file(1, 10)), quick.get(dir_file(1, 10)));
+  EXPECT_FALSE(mirror.record().superseded);
+}
+
+TEST_F(Home, GetsItsCopyOnceTheRunDirectoryCanBeReadAgain) {
+  FaultFileSystem sick(quick);
+  Machine machine(sick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  mirror.finish();
+  for (const int nth : {1, 2, 3}) sick.fail(Op::open_directory, nth, EIO);
+  mirror.run();
+  EXPECT_EQ(sick.faults_fired(), 3);
+  EXPECT_EQ(safe.get(home_file(1, 10)), quick.get(dir_file(1, 10)));
+}
+
+// No other machine is to blame, and `holdfast status` shows why nothing goes home.
+TEST_F(Home, ThatIsRefusedForGoodIsToldInTheRecord) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  Failing verifier(machine.verifier, 1, [] { throw RefusedError("never again"); });
+  Mirror mirror(machine.files, verifier, *machine.home, {.directory = kDir}, machine.pace);
+  mirror.add_claims({1});
+  EXPECT_THROW(mirror.run(), RefusedError);
+  const auto record = read_home_record(*quick.open_directory(kDir, false));
+  EXPECT_EQ(record->failure, "never again");
+  EXPECT_NE(record->failing_since, "");
+  EXPECT_FALSE(record->superseded);
 }
 
 // A store whose credentials expire in the middle of an upload.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -92,6 +94,20 @@ TEST(SaveHandle, OnNothingHasFailed) {
   EXPECT_EQ(nothing.error(), "no save");
   EXPECT_EQ(nothing.checkpoint(), "");
   EXPECT_EQ(nothing.step(), -1);
+}
+
+// A signal's handler on this thread would end an fsync on a FUSE mount with EINTR, which counts as a failure.
+TEST_F(Writer, ItsThreadTakesNoSignals) {
+  std::atomic<int> open{0};
+  volume.faults.set_hook([&, test = std::this_thread::get_id()](const Operation&) {
+    if (std::this_thread::get_id() == test) return;
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    for (const int signal : {SIGTERM, SIGUSR1, SIGCHLD}) open += sigismember(&mask, signal) == 1 ? 0 : 1;
+  });
+  EXPECT_EQ(writer->submit(request(1)).wait(), SaveStatus::durable);
+  writer->stop();
+  EXPECT_EQ(open, 0);
 }
 
 TEST_F(Writer, DurableOnlyAfterTheCommit) {

@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <csignal>
+#include <thread>
+
 #include "holdfast/format/file_plan.h"
 #include "holdfast/format/image_writer.h"
 #include "holdfast/staging/run_record.h"
 #include "support/forwarding.h"
 #include "support/run_disk.h"
+#include "support/soon.h"
 
 namespace holdfast::test { namespace {
 
@@ -24,9 +29,10 @@ class FileVerifierTest : public testing::Test {
     name = volume.path(kFive);
     file = volume.faults.open_file(name, OpenMode::read);
   }
-  // A megabyte, as an attempt writes it.
-  void write(const std::string& as, std::int64_t step, AttemptNumber attempt) {
-    const auto plan = make_file_plan({{"model/w", DType::float32, {250'000}}});
+  // A megabyte or more, as an attempt writes it.
+  void write(const std::string& as, std::int64_t step, AttemptNumber attempt,
+             std::int64_t elements = 250'000) {
+    const auto plan = make_file_plan({{"model/w", DType::float32, {elements}}});
     Snapshot snapshot{plan->layout, make_image(*plan), {}, step};
     snapshot.attributes.set("step", step);
     RunRecord record;
@@ -58,6 +64,31 @@ TEST_F(FileVerifierTest, SaysWhatTheFileIs) {
     EXPECT_TRUE(verdict.ancestry.empty());
     EXPECT_TRUE(verdict.finite);
   }
+}
+
+// As the writer's: an interrupted read would count as a failed one.
+TEST_F(FileVerifierTest, ItsThreadsTakeNoSignals) {
+  write(kSix, 6, 2, 6'000'000);  // three pieces of 8 MiB, for two threads
+  const auto large = volume.faults.open_file(volume.path(kSix), OpenMode::read);
+  std::atomic<int> others{0};
+  std::atomic<int> open{0};
+  volume.faults.set_hook([&, test = std::this_thread::get_id()](const Operation& operation) {
+    if (std::this_thread::get_id() != test) {
+      sigset_t mask;
+      pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      open += sigismember(&mask, SIGTERM) == 1 ? 0 : 1;
+      ++others;
+    } else if (operation.length >= 1'000'000) {
+      // Otherwise this thread may read all pieces by itself.
+      EXPECT_TRUE(soon([&] { return others > 0; }));
+    }
+  });
+  EXPECT_EQ(verifier.inspect(*large, Verifier::Depth::full, false).kind, Verdict::Kind::good);
+  volume.faults.set_hook({});
+  EXPECT_EQ(open, 0);
+  sigset_t mask;
+  pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGTERM), 0) << "the caller's own mask stays";
 }
 
 TEST_F(FileVerifierTest, AResumeReadsTheFileOnce) {

@@ -28,8 +28,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 struct Engine {
   // Both references outlive this object.
   Engine(Run& the_run, SavePartners& the_partners) : run(the_run), partners(the_partners) {}
-  // Ends the other threads before the objects that they use: the writer's thread reads the evaluation for the
-  // ledger.
+  // Ends the other threads before the objects that they use: what writes the ledger also reads the
+  // evaluation.
   ~Engine() {
     listener.stop();
     home.stop();
@@ -37,6 +37,7 @@ struct Engine {
     heartbeat.stop(Heartbeat::kPatience);
     late.end();
     if (run.writer) run.writer->stop();
+    end.wait_for_thread();
   }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

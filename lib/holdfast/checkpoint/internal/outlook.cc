@@ -14,16 +14,11 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-// A sleeping machine's steady clock stops, its wall clock goes on: a difference this large means sleep.
+// Less is no hibernation.
 constexpr Duration kSlept = std::chrono::seconds(5);
 // Waits may exceed a guessed deadline by this much. Without a limit, a disk that hangs would hold the
 // process.
 constexpr Duration kBeyondGuess = std::chrono::minutes(5);
-
-Duration wall_ahead(const Clock& clock) {
-  return std::chrono::duration_cast<Duration>(clock.wall_now().time_since_epoch()) -
-         std::chrono::duration_cast<Duration>(clock.now().time_since_epoch());
-}
 
 // Only a run that ended by itself, and is not told to stop, has no limit.
 bool may_wait(bool ended_by_itself, bool told) { return ended_by_itself && !told; }
@@ -99,7 +94,7 @@ void Outlook::pursue(const Notice& notice) {
   active_ = ActiveNotice{.source = notice.source,
                          .seen = *notice.seen,
                          .policy = chosen_policy(options_, notice, clock_.now()),
-                         .wall_ahead = wall_ahead(clock_),
+                         .asleep = clock_.asleep(),
                          .insurance = std::exchange(answer_, nullptr)};
   warnings_.again();
 }
@@ -145,7 +140,7 @@ Plan Outlook::plan(const Reached& at) {
     const SteadyTime now = clock_.now();
     Standing standing = at.standing;
     standing.insured = counts(active_->insurance);
-    if (notice->hibernates && wall_ahead(clock_) - active_->wall_ahead > kSlept) {
+    if (notice->hibernates && clock_.asleep() - active_->asleep > kSlept) {
       log_info("the machine has slept and is awake again: the run goes on");
       announced_.dismiss(now - kAliveAfter, true);
       continue;

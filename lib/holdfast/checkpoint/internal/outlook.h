@@ -87,8 +87,8 @@ class Outlook {
     std::string source;
     SteadyTime seen{};
     OnNotice policy = OnNotice::train_on;
-    Duration wall_ahead{};  // of the steady clock, when it was first looked at
-    BegunSave insurance;    // the newest save that began since
+    Duration asleep{};    // Clock::asleep() when it was first looked at
+    BegunSave insurance;  // the newest save that began since
   };
 
   Plan plan(const Reached& at);

@@ -7,13 +7,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/end_record.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-constexpr Duration kLastSaveSlice = std::chrono::milliseconds(50);
-constexpr Duration kSayEvery = std::chrono::seconds(30);
 constexpr char kNoStep[] =
     "the run ended without a single step: after_step() was never called, and nothing was resumed";
 
@@ -38,7 +35,7 @@ void RunEnd::finish() {
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
-  bool in_time = torn.empty() ? commit_last_step() : wait_for_writer();
+  bool in_time = torn.empty() ? commit_last_step() : writes_.await_save();
   partners_.last_save_begun();
   // A save that failed is tried once more, in a new file.
   if (in_time && torn.empty() && !saves_.covered() && !run_.writer->superseded()) {
@@ -47,8 +44,7 @@ void RunEnd::finish() {
   }
   run_.started.receipt.close();
 
-  gave_up_ = !in_time;
-  if (in_time) run_.writer->stop();
+  in_time ? static_cast<void>(writes_.stop_writer()) : writes_.leave_thread_behind();
   run_.book->finished(run_.clock.now() - began);
   close();
   say_figures();
@@ -60,7 +56,7 @@ void RunEnd::finish() {
   }
   const RunPhase how = judge(interrupted, in_time, torn);
   // A writer that hangs in the disk still owns the store.
-  if (in_time && !tell(how, reason_, code_)) code_ = static_cast<int>(ExitCode::superseded);
+  if (!gave_up() && !tell(how, reason_, code_)) code_ = static_cast<int>(ExitCode::superseded);
 }
 
 void RunEnd::break_off(const Error& error) noexcept {
@@ -71,11 +67,10 @@ void RunEnd::break_off(const Error& error) noexcept {
   if (run_.writer) {
     late_.drop();
     limit_.lift();
-    gave_up_ = !wait_for_writer();
-    if (!gave_up_) run_.writer->stop();
+    if (writes_.await_save()) writes_.stop_writer();
   }
   close();
-  if (run_.writer && !gave_up_) tell(interrupted ? RunPhase::interrupted : RunPhase::failed, reason_, code_);
+  if (run_.writer && !gave_up()) tell(interrupted ? RunPhase::interrupted : RunPhase::failed, reason_, code_);
 }
 
 void RunEnd::hear(int code, std::string reason) noexcept {
@@ -88,7 +83,7 @@ void RunEnd::hear(int code, std::string reason) noexcept {
 void RunEnd::close() noexcept {
   over_ = true;
   // The writer has just found out whether the disk answers.
-  heartbeat_.stop(gave_up_ ? Duration::zero() : Heartbeat::kPatience);
+  heartbeat_.stop(gave_up() ? Duration::zero() : Heartbeat::kPatience);
   run_.book->close();
 }
 
@@ -142,25 +137,7 @@ bool RunEnd::commit_last_step() {
       return false;
     }
   }
-  return wait_for_writer();
-}
-
-// False: the deadline passed first.
-bool RunEnd::wait_for_writer() {
-  const SteadyTime began = run_.clock.now();
-  SteadyTime said = began;
-  const Announced& announced = run_.outlook.announced();
-  while (!run_.writer->wait_idle(kLastSaveSlice)) {
-    listener_.heard();
-    if (announced.stop_requested() || announced.deadline()) limit_.lift();
-    if (run_.outlook.out_of_time(began)) return false;
-    if (run_.clock.now() - said >= kSayEvery) {
-      said = run_.clock.now();
-      log_info("still writing the last checkpoint ({:.0f} s so far)",
-               std::chrono::duration<double>(said - began).count());
-    }
-  }
-  return true;
+  return writes_.await_save();
 }
 
 bool RunEnd::tell(RunPhase how, std::string_view reason, int code) noexcept {
@@ -177,7 +154,7 @@ bool RunEnd::tell(RunPhase how, std::string_view reason, int code) noexcept {
     state.exit_code = code;
     state.time = format_utc(run_.clock.wall_now());
     put_figures(state, run_.book->figures());
-    auto superseded = write_end(*run_.started.store, run_.ledger, state);
+    auto superseded = writes_.tell(std::move(state));
     if (!superseded) return true;
     reason_ = std::move(*superseded);
     return false;

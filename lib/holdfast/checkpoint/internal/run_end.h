@@ -10,6 +10,7 @@
 
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
+#include "holdfast/checkpoint/internal/final_writes.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
@@ -30,7 +31,8 @@ class RunEnd {
         late_(late),
         evaluation_(evaluation),
         boundary_saves_(boundary_saves),
-        heartbeat_(heartbeat) {}
+        heartbeat_(heartbeat),
+        writes_(run, listener, limit) {}
 
   // For a process that commits.
   void finish();
@@ -39,13 +41,15 @@ class RunEnd {
   // Another rank's process says how the run ended.
   void hear(int code, std::string reason) noexcept;
   // Records that a thread hangs in the disk and is left behind.
-  void leave_thread_behind() { gave_up_ = true; }
+  void leave_thread_behind() { writes_.leave_thread_behind(); }
+  // Ends the thread of tell(), however long the disk takes.
+  void wait_for_thread() noexcept { writes_.wait_for_thread(); }
 
   bool over() const { return over_; }
   int code() const { return code_; }
   const std::string& reason() const { return reason_; }
   // A thread still hangs in the disk.
-  bool gave_up() const { return gave_up_; }
+  bool gave_up() const { return writes_.gave_up(); }
 
   // Writes ledger and run state. False: a newer attempt exists; reason() names it.
   bool tell(RunPhase how, std::string_view reason, int code) noexcept;
@@ -55,7 +59,6 @@ class RunEnd {
  private:
   RunPhase judge(bool interrupted, bool in_time, const std::string& torn);
   bool commit_last_step();
-  bool wait_for_writer();
   void close() noexcept;
   void add_to_reason(const std::string& text) noexcept;
   std::string reason_of_leaving_out() const noexcept;
@@ -70,8 +73,8 @@ class RunEnd {
   Evaluation& evaluation_;
   BoundarySaves& boundary_saves_;
   Heartbeat& heartbeat_;
+  FinalWrites writes_;
   bool over_ = false;
-  bool gave_up_ = false;
   bool left_out_ = false;  // there was no time to save the last step
   int code_ = 0;
   std::string reason_;

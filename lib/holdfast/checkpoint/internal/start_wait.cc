@@ -10,6 +10,7 @@
 #include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/mirror/home.h"
+#include "holdfast/mirror/home_record.h"
 #include "holdfast/mirror/pace.h"
 #include "holdfast/mirror/start.h"
 
@@ -55,9 +56,10 @@ void StartWait::await_home() {
   const CheckpointerOptions& options = run_.options;
   if (options.start.home.empty()) return;
   if (const auto prepared = env_text(kEnvMirrorHome)) {
-    log_info("home {}: `holdfast supervise --mirror {}` has prepared this start", options.start.home,
-             *prepared);
-    return;
+    const bool here = is_prepared_by(*prepared);
+    log_info("home {}: `holdfast supervise --mirror {}` has prepared {}", options.start.home, *prepared,
+             here ? "this start" : "another run, so this run asks its own home");
+    if (here) return;
   }
   // `holdfast::Pace`, because the heartbeat has a Pace as well.
   holdfast::Pace pace(run_.clock, 0, [this] {
@@ -71,6 +73,17 @@ void StartWait::await_home() {
   prepare_start_or_go_alone(run_.file_system, run_.verifier, options.directory, *home, pace,
                             options.start.home_wait,
                             {.mount = options.mount, .only_ours = !options.start.trust_directory});
+}
+
+// A wrapped script may start other runs as well, and each process inherits the variable.
+bool StartWait::is_prepared_by(const std::string& supervisors_home) const {
+  const std::string prepared = without_slashes(supervisors_home);
+  if (without_slashes(run_.options.start.home) == prepared) return true;
+  // The two may name one place in different words, such as by a relative path. The supervisor's words stand in
+  // the run directory that it has prepared.
+  const auto directory = run_.file_system.open_directory(run_.options.directory, false);
+  const auto record = directory ? read_home_record(*directory) : std::nullopt;
+  return record && record->home == prepared;
 }
 
 void StartWait::check_mounted() const {

@@ -25,6 +25,8 @@ class StartWait {
   void check_mounted() const;
 
  private:
+  bool is_prepared_by(const std::string& supervisors_home) const;
+
   Run& run_;
   const std::vector<std::string> required_;  // sources
 };

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/mutex.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -29,6 +30,7 @@ void run_beside(int background, const std::function<void(const Stopped&)>& backg
   threads.reserve(static_cast<std::size_t>(background > 0 ? background : 0));
   for (int i = 0; i < background; ++i) {
     try {
+      const BlockSignals block;  // on a FUSE mount a handler would end a read or write with EINTR
       threads.emplace_back(guarded, std::cref(background_work));
     } catch (const std::exception&) {  // no thread, or no memory for one
       break;
