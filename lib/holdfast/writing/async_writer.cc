@@ -361,18 +361,8 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
   // Runs even if the steps above failed, because it frees the space for the next save.
   guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
     // A run that leaves soon must not wait for deletions; the next start makes them.
-    if (!leaving_.load(std::memory_order_relaxed)) apply_retention();
+    if (!leaving_.load(std::memory_order_relaxed)) files_->apply_retention();
   });
-}
-
-void AsyncWriter::apply_retention() {
-  try {
-    store_.apply_retention();
-    retention_failure_.clear();
-  } catch (const IoError& error) {
-    // A file that cannot be deleted fails after every save; the log needs it once.
-    if (std::exchange(retention_failure_, error.what()) != error.what()) throw;
-  }
 }
 
 std::string AsyncWriter::commit_members(const SaveHandle::Shared& save) const {

@@ -106,7 +106,6 @@ class AsyncWriter {
   void supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept
       HOLDFAST_REQUIRES(thread_role_);
-  void apply_retention() HOLDFAST_REQUIRES(thread_role_);
   std::string commit_members(const SaveHandle::Shared& save) const HOLDFAST_REQUIRES(thread_role_);
   void note_activity() noexcept HOLDFAST_REQUIRES(mutex_);
   void look_around() noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
@@ -139,8 +138,7 @@ class AsyncWriter {
   Acknowledged last_ HOLDFAST_GUARDED_BY(mutex_);
 
   ThreadRole thread_role_;
-  SteadyTime last_look_ HOLDFAST_GUARDED_BY(thread_role_);           // used by the writer's thread alone
-  std::string retention_failure_ HOLDFAST_GUARDED_BY(thread_role_);  // the last one, as the log told it
+  SteadyTime last_look_ HOLDFAST_GUARDED_BY(thread_role_);  // used by the writer's thread alone
   const std::unique_ptr<internal::FileCommit> files_ HOLDFAST_PT_GUARDED_BY(thread_role_);
   bool refused_ HOLDFAST_GUARDED_BY(thread_role_) =
       false;  // the last save failed because a rank took no part; likewise

@@ -79,8 +79,8 @@ void StartWait::await_home() {
 bool StartWait::is_prepared_by(const std::string& supervisors_home) const {
   const std::string prepared = without_slashes(supervisors_home);
   if (without_slashes(run_.options.start.home) == prepared) return true;
-  // The two may name one place in different words, such as by a relative path. The supervisor's words stand in
-  // the run directory that it has prepared.
+  // The two may name one place in different words, such as by a relative path. The supervisor's words stand
+  // in the run directory that it has prepared.
   const auto directory = run_.file_system.open_directory(run_.options.directory, false);
   const auto record = directory ? read_home_record(*directory) : std::nullopt;
   return record && record->home == prepared;
