@@ -171,6 +171,8 @@ bool CheckpointStore::set_aside(FileId id, bool found_damaged) {
   if (!renamed && damaged) run.unlink(name);
   for (std::uint64_t nth = 2; !renamed && !damaged; ++nth)
     renamed = run.rename_new(name, damaged_name(id, nth));
+  // A good copy may get that name now.
+  std::erase(s.damaged, id);
   s.directory->sync();
   return renamed;
 }
@@ -209,12 +211,7 @@ void CheckpointStore::apply_retention() {
   if (!s.directory->sound()) return;  // a directory whose fsync failed may not show what is durable
   internal::FirstFailure failure;
   // Rule 5: only after an acknowledgement, when a newer good file is durable.
-  if (!s.damaged.empty()) {
-    failure.run([&] {
-      s.housekeeper->move_damaged(s.damaged);
-      s.damaged.clear();
-    });
-  }
+  if (!s.damaged.empty()) failure.run([&] { s.housekeeper->move_damaged(s.damaged); });
   // Also if a damaged file could not be moved: the deletions make room for the next save.
   failure.run([&] { s.delete_superfluous(); });
   failure.rethrow();

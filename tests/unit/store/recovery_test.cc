@@ -226,6 +226,20 @@ TEST_F(Rule5Recovery, AFileThatWasNotFoundDamagedIsNotDeletedToFreeItsName) {
   EXPECT_THAT(checkpoints(disk), Contains(damaged(200) + "-2")) << "not one of the two that are kept";
 }
 
+TEST_F(Rule5Recovery, TheCopyOfADamagedFileIsNotMovedInItsPlace) {
+  history({100, 200, 300});
+  rot(disk, name_of_step(300, 1));
+  Life life(disk);
+  EXPECT_EQ(life.start().newest->step, 200);
+  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 300}, false));
+  CommitRequest copy = toy_request({.step = 300, .attempt = 1});
+  copy.copy_of = FileId{.attempt = 1, .step = 300};
+  life.store.commit(copy);
+  EXPECT_TRUE(disk.open_directory(kRun, false)->unlink(name_of_step(300, 1) + ".damaged"));
+  life.store.apply_retention();
+  EXPECT_THAT(checkpoints(disk), Contains(name_of_step(300, 1)));
+}
+
 TEST_F(Rule5Recovery, WhereNothingVerifiesNothingIsMovedOrDeleted) {
   // The fault may be the machine's: a start over must not cost the files.
   history({100, 200, 300, 400});

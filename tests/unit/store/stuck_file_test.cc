@@ -79,6 +79,21 @@ TEST_F(Stuck, ADamagedFileThatCannotBeMovedKeepsNoOtherOne) {
   EXPECT_THAT(checkpoints(disk), Contains(name_of_step(40, 1) + ".damaged")) << "tried again";
 }
 
+// A mirror commits a copy under the name of a file that was moved.
+TEST_F(Stuck, AFileThatWasMovedIsNotLookedForAgain) {
+  history({10, 20, 30, 40});
+  const auto good = disk.get(in_run(name_of_step(30, 1)));
+  for (const std::int64_t step : {30, 40}) rot(disk, name_of_step(step, 1));
+  stick(Op::rename_new, {name_of_step(40, 1)});
+  Life life(files, {.keep = KeepLast{2}});
+  life.start();
+  EXPECT_THAT(retention(life, 50), HasSubstr(name_of_step(40, 1)));
+  EXPECT_TRUE(disk.open_directory(kRun, false)->unlink(name_of_step(30, 1) + ".damaged"));
+  disk.put(in_run(name_of_step(30, 1)), good);
+  EXPECT_THAT(retention(life, 60), HasSubstr(name_of_step(40, 1)));
+  EXPECT_THAT(checkpoints(disk), Contains(name_of_step(30, 1)));
+}
+
 TEST_F(Stuck, AnOldDamagedFileThatCannotBeDeletedKeepsNoOtherOne) {
   history({10, 20, 30, 40, 50, 60});
   for (const std::int64_t step : {30, 40, 50, 60}) rot(disk, name_of_step(step, 1));

@@ -40,12 +40,18 @@ void Housekeeper::unlink_all(const std::vector<std::string>& names) {
   failure.rethrow();
 }
 
-void Housekeeper::move_damaged(const std::vector<FileId>& damaged) {
+void Housekeeper::move_damaged(std::vector<FileId>& damaged) {
   FirstFailure failure;
+  std::vector<FileId> left;
   for (const FileId id : damaged) {
     attempt_.check_not_superseded();
-    failure.run([&] { move_damaged(id); });
+    left.push_back(id);
+    failure.run([&] {
+      move_damaged(id);
+      left.pop_back();
+    });
   }
+  damaged = left;
   failure.run([&] { limit_damaged(); });
   failure.rethrow();
 }

@@ -24,7 +24,8 @@ class Housekeeper {
   Housekeeper(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper)
       : directory_(directory), attempt_(attempt), reaper_(reaper) {}
 
-  void move_damaged(const std::vector<FileId>& damaged);
+  // Takes out of `damaged` what it moved: a mirror may commit a good copy under that name.
+  void move_damaged(std::vector<FileId>& damaged);
   // Deletes oldest first, so that every intermediate set of files is one that retention may leave.
   void carry_out(std::span<const FileId> go);
 
