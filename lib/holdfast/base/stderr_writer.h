@@ -1,9 +1,10 @@
 // Standard error, for the log. A pipe or a terminal whose reader does not read takes nothing more once it is
 // full, and write(2) would hold its thread for as long. A log must not hold a training, so text that finds no
-// room within 100 ms is lost, and told later.
+// room for 100 ms is lost, and told later. The 100 ms begin anew with each piece that finds room.
 //
-// A file on a mount that hangs still holds the thread: the system calls a file always ready. So does, rarely,
-// a pipe that another process fills between poll(2) and write(2).
+// A file on a mount that hangs still holds the thread: the system calls a file always ready. So may a
+// terminal that this process cannot open (no /proc, another user's), and rarely such a pipe, when another
+// process fills it between poll(2) and write(2).
 // Errors: none. Text for a closed pipe is dropped. Threads: any.
 #pragma once
 
@@ -24,7 +25,7 @@ class StderrWriter {
   // standard error do not mix. False: the end of `text` is lost.
   bool write(std::string_view text) noexcept;
   // Whether write() would take something at once.
-  static bool has_room() noexcept { return wait_for_room(Duration::zero()); }
+  static bool has_room() noexcept;
 
   // Counts lines that are lost, until told() says that the reader knows.
   void lose_line() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }
@@ -32,8 +33,6 @@ class StderrWriter {
   void told(std::uint64_t lines) noexcept { lost_.fetch_sub(lines, std::memory_order_relaxed); }
 
  private:
-  static bool wait_for_room(Duration limit) noexcept;
-
   std::atomic<std::uint64_t> lost_{0};
   std::atomic<bool> unread_{false};  // the last wait found no room
   std::atomic<bool> torn_{false};    // the last line lacks its end
