@@ -79,7 +79,7 @@ void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
   const auto file = run->open(name, OpenMode::read);
   if (!file) return;
   if (verifier_.inspect(*file, Verifier::Depth::full, true).kind != Verdict::Kind::damaged) return;
-  if (store_.set_aside(source.id, true)) {
+  if (!store_.set_aside(source.id, true).empty()) {
     log_warning("{}/{} is damaged there; it is renamed to .damaged and copied again", name_, name);
   }
 }

@@ -29,8 +29,6 @@ constexpr std::size_t kRemembered = 16;
 // The slowest of these counts as the way home. A few, so that one slow copy is forgotten in time.
 constexpr std::size_t kCopiesMeasured = 5;
 
-bool is_about_memory(const Error& error) { return dynamic_cast<const NoImageMemory*>(&error) != nullptr; }
-
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
 // Does nothing in a file system of a test.
 class Held {

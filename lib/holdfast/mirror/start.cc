@@ -152,11 +152,13 @@ class Start {
     store_.recover();
     const auto run = file_system_.open_directory(directory_, false);
     for (const Candidate& candidate : candidates_in(*run)) {
-      if (candidate.id.attempt < record_.alone || !store_.set_aside(candidate.id, false)) continue;
+      if (candidate.id.attempt < record_.alone) continue;
+      const std::string aside = store_.set_aside(candidate.id, false);
+      if (aside.empty()) continue;
       log_warning(
           "{} does not count: it was made while {} was away, and another machine has gone on with the run; "
-          "renamed to .damaged",
-          candidate.name, home_.name());
+          "it is kept as {}",
+          candidate.name, home_.name(), aside);
     }
   }
 
@@ -245,8 +247,8 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
       const Patience limited(pace, end - pace.clock().now());
       return internal::try_start(file_system, verifier, directory, home, pace, checks, claims);
     } catch (const Error& error) {
-      // A refusal and a newer owner stay as they are, however long a start waits.
-      if (error.exit_code() != ExitCode::io_failed) throw;
+      // A refusal and a newer owner stay as they are, however long a start waits. There may be memory again.
+      if (error.exit_code() != ExitCode::io_failed && !is_about_memory(error)) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
         PreparedStart start = Start(file_system, verifier, directory, home, pace, checks, claims).go_alone();

@@ -24,6 +24,9 @@ class HOLDFAST_EXPORT NoImageMemory : public RefusedError {
  public:
   using RefusedError::RefusedError;
 };
+inline bool is_about_memory(const Error& error) {
+  return dynamic_cast<const NoImageMemory*>(&error) != nullptr;
+}
 
 class HOLDFAST_EXPORT Arena {
  public:

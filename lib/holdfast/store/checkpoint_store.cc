@@ -157,24 +157,30 @@ Selection CheckpointStore::recover() {
   return selection;
 }
 
-bool CheckpointStore::set_aside(FileId id, bool found_damaged) {
+std::string CheckpointStore::set_aside(FileId id, bool found_damaged) {
   State& s = *state_;
   s.claimed("set_aside()");
   Directory& run = s.directory->run();
   const std::string name = checkpoint_name(id);
   // Another process may have moved it since the caller looked.
-  if (!run.status(name)) return false;
+  if (!run.status(name)) return {};
   check_claim();
   const bool damaged = found_damaged || std::find(s.damaged.begin(), s.damaged.end(), id) != s.damaged.end();
-  bool renamed = run.rename_new(name, damaged_name(id));
-  // One damaged file is enough to look into the damage.
-  if (!renamed && damaged) run.unlink(name);
-  for (std::uint64_t nth = 2; !renamed && !damaged; ++nth)
-    renamed = run.rename_new(name, damaged_name(id, nth));
+  std::string aside;
+  if (!damaged) {
+    // Not .damaged: of these only two are kept.
+    for (std::uint64_t nth = 2; aside.empty(); ++nth) {
+      if (run.rename_new(name, damaged_name(id, nth))) aside = damaged_name(id, nth);
+    }
+  } else if (run.rename_new(name, damaged_name(id))) {
+    aside = damaged_name(id);
+  } else {
+    run.unlink(name);  // one of that name is enough to look into the damage
+  }
   // A good copy may get that name now.
   std::erase(s.damaged, id);
   s.directory->sync();
-  return renamed;
+  return aside;
 }
 
 AttemptNumber CheckpointStore::attempt() const { return state_->attempt ? state_->attempt->number() : 0; }

@@ -131,10 +131,10 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
-  // Frees the name of a file for a copy: renames the file to .damaged, and returns true. If an earlier file
-  // has that name, a file that the caller or recover() `found_damaged` is deleted instead: false, as if there
-  // is no file. Any other file may be good: it gets a free name (.damaged-2 …). Requires claim().
-  bool set_aside(FileId id, bool found_damaged);
+  // Frees the name of a file for a copy, and returns the name that it got; empty: there is none now. A file
+  // that the caller or recover() `found_damaged` becomes .damaged, or is deleted if an earlier one has that
+  // name. Any other may be good: it becomes .damaged-2 or higher, which nothing deletes. Requires claim().
+  std::string set_aside(FileId id, bool found_damaged);
 
   AttemptNumber attempt() const;                                 // 0 before claim()
   std::unique_ptr<File> open(const CheckpointInfo& checkpoint);  // to read; nullptr: it is gone

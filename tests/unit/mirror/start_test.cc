@@ -317,7 +317,7 @@ TEST_F(StartsAlone, OfTwoWritersOnlyTheOneWithTheClaimCounts) {
   EXPECT_FALSE(next.alone);
   EXPECT_EQ(next.newest, (FileId{.attempt = 2, .step = 30})) << "what is home is never given up";
   EXPECT_FALSE(quick.exists(dir_file(2, 1000)));
-  EXPECT_TRUE(quick.exists(dir_file(2, 1000).native() + ".damaged")) << "and nothing is deleted";
+  EXPECT_TRUE(quick.exists(dir_file(2, 1000).native() + ".damaged-2")) << "and nothing is deleted";
   EXPECT_EQ(restarted.start_trainer(), next.attempt);
   EXPECT_EQ(restarted.step, 30);
   restarted.save(40);

@@ -42,7 +42,7 @@ class UnreadableHere : public testing::Test {
   }
 
   const std::filesystem::path here = dir_file(1, 30);
-  const std::filesystem::path aside = here.native() + ".damaged";
+  const std::filesystem::path aside = here.native() + ".damaged-2";
   MemoryFileSystem quick;
   MemoryFileSystem safe;
   std::vector<std::byte> bytes;
@@ -110,7 +110,7 @@ TEST_F(UnreadableHere, ADamagedCopyInHomeLeavesTheFileUnderItsName) {
 
 // The sector is still bad at the next start, which reads the copy, and so on.
 TEST_F(UnreadableHere, EachOneIsSetAsideForItsCopyAndNoneIsDeleted) {
-  for (const char* const name : {".damaged", ".damaged-2", ".damaged-3"}) {
+  for (const char* const name : {".damaged-2", ".damaged-3", ".damaged-4"}) {
     FaultFileSystem sick(quick);
     bool fetched = false;
     sick.set_hook([&](const Operation& operation) {
@@ -191,7 +191,7 @@ TEST_F(UnreadableHere, WhatAnAttemptAloneHasSavedIsNeverDeleted) {
   const AttemptNumber alone = machine.start_trainer();
   machine.save(1000);
   const std::vector<std::byte> saved = quick.get(dir_file(alone, 1000));
-  const std::string set_aside = dir_file(alone, 1000).native() + ".damaged";
+  const std::string set_aside = dir_file(alone, 1000).native() + ".damaged-2";
   quick.put(set_aside, "an earlier one");
   weather.clear_faults();
   MemoryFileSystem other;
@@ -203,8 +203,9 @@ TEST_F(UnreadableHere, WhatAnAttemptAloneHasSavedIsNeverDeleted) {
   Machine next(quick, safe);
   EXPECT_EQ(next.prepare().newest, (FileId{.attempt = alone, .step = 40}));
   EXPECT_EQ(quick.get_text(set_aside), "an earlier one");
-  ASSERT_TRUE(quick.exists(set_aside + "-2"));
-  EXPECT_EQ(quick.get(set_aside + "-2"), saved);
+  const std::string next_name = dir_file(alone, 1000).native() + ".damaged-3";
+  ASSERT_TRUE(quick.exists(next_name));
+  EXPECT_EQ(quick.get(next_name), saved);
 }
 
 }}  // namespace holdfast::test

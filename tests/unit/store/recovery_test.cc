@@ -214,11 +214,11 @@ TEST_F(Rule5Recovery, AFileThatWasNotFoundDamagedIsNotDeletedToFreeItsName) {
   const auto good = disk.get(in_run(name_of_step(200, 1)));
   Life life(disk);
   EXPECT_EQ(life.start().newest->step, 300);
-  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 200}, false));
-  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 300}, true)) << "the caller knows";
-  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 400}, false)) << "recovery knows";
-  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 500}, false));
-  EXPECT_FALSE(life.store.set_aside({.attempt = 1, .step = 500}, false)) << "there is no such file";
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 200}, false), damaged(200) + "-2");
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 300}, true), "") << "the caller knows";
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 400}, false), "") << "recovery knows";
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 500}, false), damaged(500));
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 500}, false), "") << "there is no such file";
   EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(100, 1), damaged(200), damaged(200) + "-2",
                                              damaged(300), damaged(400), damaged(500)));
   EXPECT_EQ(disk.get(in_run(damaged(200) + "-2")), good);
@@ -231,7 +231,7 @@ TEST_F(Rule5Recovery, TheCopyOfADamagedFileIsNotMovedInItsPlace) {
   rot(disk, name_of_step(300, 1));
   Life life(disk);
   EXPECT_EQ(life.start().newest->step, 200);
-  EXPECT_TRUE(life.store.set_aside({.attempt = 1, .step = 300}, false));
+  EXPECT_EQ(life.store.set_aside({.attempt = 1, .step = 300}, false), name_of_step(300, 1) + ".damaged");
   CommitRequest copy = toy_request({.step = 300, .attempt = 1});
   copy.copy_of = FileId{.attempt = 1, .step = 300};
   life.store.commit(copy);
