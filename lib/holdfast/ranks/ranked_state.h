@@ -28,8 +28,8 @@ std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& wh
 
 // Total size of the rank's own tensors in `tensors`.
 std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec> tensors);
-// What a rank has of its own: "rng/cpu (5056 bytes), rng/cuda.0 (16 bytes)". The same on all ranks, or none
-// can save.
+// What a rank has of its own: "rng/cpu (5056 bytes), rng/gpu.0 (16 bytes)". All ranks must have the same
+// text, or no save can succeed.
 std::string own_tensors(SnapshotSource& source);
 // Copies another rank's own_of() into its place in the image. Throws Error if the size differs.
 void put_own_of(int rank, std::string_view own, const SnapshotSource& source, const ImageLayout& layout,

@@ -16,9 +16,10 @@ namespace holdfast { inline namespace v0_2 {
 std::vector<NamedGenerator> default_generators(std::span<const c10::DeviceIndex> gpus) {
   std::vector<NamedGenerator> streams = {{"cpu", at::detail::getDefaultCPUGenerator()}};
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    // Optional: a run may go on with more GPUs than it had, or with its first one.
-    streams.push_back(
-        {"cuda." + std::to_string(i), at::globalContext().defaultGenerator({at::kCUDA, gpus[i]}), true});
+    streams.push_back({.name = "gpu." + std::to_string(i),
+                       .generator = at::globalContext().defaultGenerator({at::kCUDA, gpus[i]}),
+                       .optional = true,  // a run may go on with more GPUs than it had, or with its first one
+                       .older_name = "cuda." + std::to_string(gpus[i])});
   }
   return streams;
 }

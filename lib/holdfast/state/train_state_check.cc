@@ -213,7 +213,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   }
   state_->find_gpus(inventory);
   for (const NamedGenerator& stream : state_->streams()) {
-    const std::string name = "rng/" + stream.name;
+    const std::string name = internal::recorded_name(stream, tensors);
     const auto found = std::find_if(tensors.begin(), tensors.end(),
                                     [&](const TensorSpec& spec) { return spec.name == name; });
     // An optional stream, of a GPU that the recorded machine lacked, keeps its own state.

@@ -77,4 +77,17 @@ std::shared_ptr<const void> TrainState::hold_list() {
   return list;
 }
 
+namespace internal {
+
+std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded) {
+  const auto has = [&](const std::string& name) {
+    return std::any_of(recorded.begin(), recorded.end(),
+                       [&](const TensorSpec& tensor) { return tensor.name == name; });
+  };
+  const std::string name = "rng/" + stream.name;
+  const std::string older = "rng/" + stream.older_name;
+  return !stream.older_name.empty() && !has(name) && has(older) ? older : name;
+}
+
+}  // namespace internal
 }}  // namespace holdfast::v0_2

@@ -74,7 +74,8 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   }
   std::vector<std::pair<NamedGenerator, at::Tensor>> streams;
   for (const NamedGenerator& stream : state_->streams()) {
-    const at::Tensor state = stream_state(snapshot, "rng/" + stream.name);
+    const at::Tensor state =
+        stream_state(snapshot, internal::recorded_name(stream, snapshot.layout->tensors()));
     if (!state.defined()) continue;  // a device that the recorded machine did not have
     // On a copy, so that a wrong state is refused before anything changes.
     check_rng_state(stream, state);

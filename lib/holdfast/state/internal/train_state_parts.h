@@ -110,6 +110,9 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
 // The recorded strides, or those of a contiguous tensor if none are recorded.
 std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded);
 
+// "rng/gpu.0", or its older name if the file has only that.
+std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded);
+
 // "a; b; c and 12 more"
 std::string joined(const std::vector<std::string>& texts, std::size_t most);
 
