@@ -209,6 +209,7 @@ void SaveBook::tell(const SaveEvent& event) noexcept {
   const auto complain = [&](const char* text) HOLDFAST_REQUIRES(telling_) {
     if (!std::exchange(complained_, true)) log_warning("on_save threw ({}); no save is lost by it", text);
   };
+  const ProgramSignals::Here signals(program_signals_);
   try {
     on_save_(event);
   } catch (const std::exception& error) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "holdfast/base/block_signals.h"
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/writing/save_handle_shared.h"
@@ -87,6 +88,7 @@ class SaveBook final : public SaveKeeper {
   double longer_ HOLDFAST_GUARDED_BY(mutex_) = 0;  // sums over windows, in seconds
   double longer_squared_ HOLDFAST_GUARDED_BY(mutex_) = 0;
 
+  const ProgramSignals program_signals_;
   Mutex telling_;
   OnSave on_save_ HOLDFAST_GUARDED_BY(telling_);
   bool complained_ HOLDFAST_GUARDED_BY(telling_) = false;

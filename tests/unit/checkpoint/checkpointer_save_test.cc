@@ -268,6 +268,23 @@ TEST(Save, RacedOnPurpose) {
   EXPECT_THAT(diary.lines().back(), HasSubstr("durable 200"));
 }
 
+// A command that on_save starts inherits the mask of the thread that runs it.
+TEST(Save, OnSaveRunsWithTheProgramsSignals) {
+  Volume volume;
+  std::atomic<int> calls = 0;
+  auto options = with_listener(volume, [&](const SaveEvent&) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    EXPECT_EQ(sigismember(&mask, SIGTERM), 0);
+    ++calls;
+  });
+  Attempt run(options);
+  run.train_to(2);
+  run.checkpointer.save().wait();
+  EXPECT_EQ(run.checkpointer.finish(), 0);
+  EXPECT_GT(calls, 0);
+}
+
 // Its checkpoint's name would be taken by the state that it left, and the new one never written.
 TEST(Save, OfAStepThatComesAgainIsRefused) {
   Volume volume;
