@@ -377,7 +377,9 @@ TEST_F(Launch, AGuardThatIsKilledEndsNothing) {
   kill(guards.front(), SIGKILL);
   EXPECT_TRUE(process.wait_until([&] { return process.err().find("has been killed") != std::string::npos; }));
   write_text(folder_.path() / "go", "");
-  EXPECT_EQ(process.wait().exit_code, 0);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_EQ(ended.err.find("has been killed"), ended.err.rfind("has been killed")) << ended.err;
 }
 
 TEST_F(Launch, WhoHangsAfterACompleteRankIsEnded) {

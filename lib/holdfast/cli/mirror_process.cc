@@ -209,10 +209,16 @@ bool MirrorProcess::lives_after(pid_t who) {
     not_before_ = now + (now - started_ < kShortLife ? kPause : Duration::zero());
   }
   if (id_ > 0) return true;
-  if (now < not_before_ || start()) return id_ > 0;
+  if (now < not_before_) return false;
+  if (start()) {
+    said_refused_ = false;
+    return true;
+  }
   // The training does not end for the want of a mirror.
-  log_warning("the mirror cannot be started ({}); tried again every {}", std::strerror(errno),
-              format_duration(kRefusedPause));
+  if (!std::exchange(said_refused_, true)) {
+    log_warning("the mirror cannot be started ({}); tried again every {}", std::strerror(errno),
+                format_duration(kRefusedPause));
+  }
   not_before_ = now + kRefusedPause;
   return false;
 }

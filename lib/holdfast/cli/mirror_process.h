@@ -66,6 +66,7 @@ class MirrorProcess {
   const pid_t front_;
   SteadyTime started_{};
   SteadyTime not_before_{};  // of the next start
+  bool said_refused_ = false;
   std::uint64_t serial_ = 0;
   std::string asked_;  // the request that waits for an answer; empty: none
   SteadyTime sent_{};

@@ -81,7 +81,7 @@ RankGuardian::RankGuardian(Duration grace) {
 }
 
 void RankGuardian::reaped(pid_t who) {
-  if (who != id_) return;
+  if (who <= 0 || who != id_) return;  // waitpid() says -1 when no child is left
   id_ = -1;
   log_warning(
       "the process that would end hanging ranks after the launcher's death has been killed; the ranks train "
