@@ -120,7 +120,7 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
   }
   const DataParallel* const parallel = parts_.step.parallel();
   if (parallel != nullptr && !parallel->group().alone()) group_ = &parallel->group();
-  internal::check_training_data(parts_.data, group_);
+  internal::check_training_data(parts_.data, group_, options_.steps);
   if (parts_.test_data != nullptr) internal::check_test_data(*parts_.test_data, group_);
 }
 

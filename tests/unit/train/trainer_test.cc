@@ -474,13 +474,14 @@ TEST_F(TrainerTest, RefusesWrongParts) {
   EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError) << "an evaluation would never end";
 }
 
-// Else the step would refuse the last update of the first epoch, hours later.
+// Else the step would refuse it, hours later.
 TEST_F(TrainerTest, AnEpochThatEndsWithinAnUpdateIsRefused) {
   Life life(directory(), 4);
   life.data = Loader(Numbers{30}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
-  EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 1})) << "eight batches, the last one short";
+  EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 9})) << "eight batches, the last one short";
   life.data = Loader(Numbers{36}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
-  EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError);
+  EXPECT_THROW(Trainer(life.parts(), {.steps = 3}), UsageError);
+  EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 2})) << "it ends before that update";
 }
 
 TEST(TrainerResultTest, TheLineHasOnlyWhatIsKnown) {

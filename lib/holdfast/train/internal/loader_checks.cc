@@ -26,10 +26,11 @@ void require_whole_updates(const Loader& loader) {
 }
 
 // A last update of fewer batches: the step divides the gradients of each update by the same number.
-void require_equal_updates(const Loader& loader) {
+void require_equal_updates(const Loader& loader, std::int64_t steps) {
   const LoaderOptions& options = loader.options();
   const std::int64_t batches = (loader.size() + options.batch_size - 1) / options.batch_size;
-  if (options.drop_last || batches % options.accumulation == 0) return;
+  // A run that ends before its first epoch does never comes there.
+  if (options.drop_last || batches % options.accumulation == 0 || steps < loader.updates_per_epoch()) return;
   throw UsageError("an epoch of the training data has " + std::to_string(batches) +
                    " batches, and an update takes " + std::to_string(options.accumulation) +
                    ": give its loader .drop_last = true");
@@ -44,8 +45,8 @@ void require_one_epoch(const Loader& test_data) {
 
 }  // namespace
 
-void check_training_data(const Loader& loader, const ProcessGroup* group) {
-  if (group == nullptr) return require_equal_updates(loader);
+void check_training_data(const Loader& loader, const ProcessGroup* group, std::int64_t steps) {
+  if (group == nullptr) return require_equal_updates(loader, steps);
   require_shard(loader, *group, "the training data");
   require_whole_updates(loader);
 }

@@ -8,8 +8,8 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-// `group`: the ranks that train together; null: this process alone.
-void check_training_data(const Loader& loader, const ProcessGroup* group);
+// `group`: the ranks that train together; null: this process alone. `steps`: the final step of the run.
+void check_training_data(const Loader& loader, const ProcessGroup* group, std::int64_t steps);
 void check_test_data(const Loader& loader, const ProcessGroup* group);
 
 }}}  // namespace holdfast::v0_2::internal
