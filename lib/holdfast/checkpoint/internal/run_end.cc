@@ -44,7 +44,11 @@ void RunEnd::finish() {
   }
   run_.started.receipt.close();
 
-  in_time ? static_cast<void>(writes_.stop_writer()) : writes_.leave_thread_behind();
+  if (in_time) {
+    writes_.stop_writer();
+  } else {
+    writes_.leave_thread_behind();
+  }
   run_.book->finished(run_.clock.now() - began);
   close();
   say_figures();
