@@ -19,9 +19,10 @@ namespace holdfast { inline namespace v0_2 {
 // Training continues after `step`: 0 for a fresh run, otherwise the resumed step.
 struct BeginEvent {
   std::int64_t step = 0;
-  std::uint64_t attempt = 0;                               // Checkpointer::attempt(); 0: unknown
-  double loss = std::numeric_limits<double>::quiet_NaN();  // of `step`; NaN: unknown
-  bool evaluation_due = false;                             // the evaluation of `step` comes again
+  std::uint64_t attempt = 0;                                        // Checkpointer::attempt(); 0: unknown
+  double loss = std::numeric_limits<double>::quiet_NaN();           // of `step`; NaN: unknown
+  double learning_rate = std::numeric_limits<double>::quiet_NaN();  // of its update; NaN: unknown
+  bool evaluation_due = false;                                      // the evaluation of `step` comes again
 };
 
 // A save became durable: its cost, and the work that was at risk until then.

@@ -28,8 +28,11 @@ class TensorBoardSink final : public MetricSink {
     // What earlier attempts wrote of `step` itself stays, unless its evaluation comes again.
     // TensorBoard discards earlier points from this step on ("restart"), so recomputed steps appear once.
     file_->start_at(event.evaluation_due ? event.step : event.step + 1, now);
-    // The record above also drops this step's loss, and no step event will repeat it.
-    if (event.evaluation_due && std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
+    // The record above also drops this step's loss and rate, and no step event will repeat them.
+    if (event.evaluation_due) {
+      if (std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
+      if (std::isfinite(event.learning_rate)) put({{"train/lr", event.learning_rate}}, event.step, now);
+    }
     flush();
   }
 

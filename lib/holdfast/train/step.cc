@@ -213,6 +213,8 @@ StepResult Step::result() {
   return result;
 }
 
+double Step::learning_rate() const { return optimizer_->param_groups().front().options().get_lr(); }
+
 bool Step::on_device() const { return !internal::device_of(*optimizer_).is_cpu(); }
 
 void Step::apply() {

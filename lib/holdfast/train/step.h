@@ -93,6 +93,9 @@ class HOLDFAST_EXPORT Step {
   Step(Step&&) noexcept;
   Step& operator=(Step&&) noexcept;
 
+  // Of the first parameter group, as the last update had it.
+  double learning_rate() const;
+
   // Forward and backward of one micro-batch. After the last one of an update it calls `before_update` (for
   // Checkpointer::before_update and the learning rate) and makes the update. nullopt: more micro-batches must
   // come.

@@ -139,6 +139,7 @@ int Trainer::run() {
   const BeginEvent begun{.step = first_step_,
                          .attempt = checkpointer.attempt(),
                          .loss = resumed.loss,
+                         .learning_rate = parts_.step.learning_rate(),
                          .evaluation_due = resumed.evaluation_due};
   for (MetricSink* sink : parts_.sinks) sink->begin(begun);
 

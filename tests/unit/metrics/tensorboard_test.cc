@@ -194,11 +194,12 @@ TEST_F(TensorBoard, AnEvaluationThatComesAgainIsThereOnce) {
     sink->evaluation({.step = 1, .accuracy = 0.5});
   }
   const auto sink = this->sink();
-  sink->begin({.step = 1, .attempt = 2, .loss = 1, .evaluation_due = true});
+  sink->begin({.step = 1, .attempt = 2, .loss = 1, .learning_rate = 0.25, .evaluation_due = true});
   sink->evaluation({.step = 1, .accuracy = 0.5});
   sink->step(step(2));
   sink->flush();
   EXPECT_THAT(read(), HasSubstr("train/loss 1=1 2=0.5\n"));
+  EXPECT_THAT(read(), HasSubstr("train/lr 1=0.25 2=0.5\n"));
   EXPECT_THAT(read(), HasSubstr("val/accuracy 1=0.5\n"));
 }
 
