@@ -132,8 +132,8 @@ struct WritingOptions {
   // happens: the training's, the writer's or one that watches for notices. One call at a time; calls about
   // one save come in that order; none begins after finish() has returned. It must not block, because the
   // training or the next write waits for it. Of the Checkpointer it may call only request_save(),
-  // request_stop() and figures(). Its exceptions are logged once; no save is lost by them. Of the three
-  // threads only the training's takes signals; a child process that the others start inherits that.
+  // request_stop() and figures(). Its exceptions are logged once; no save is lost by them. On other
+  // threads it has the signal mask of the thread that made the Checkpointer, and passes it on to commands.
   OnSave on_save = {};
 };
 

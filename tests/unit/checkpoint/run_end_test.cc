@@ -267,6 +267,12 @@ class DeadVolume : public RunEndTest {
     });
     return by_itself;
   }
+  // The idle writer looks for newer attempts, and gets no answer.
+  void hang_in_a_look() {
+    die("attempts");
+    clock.advance(10s);
+    await_hang();
+  }
   void expect_left_behind(int code) {
     EXPECT_TRUE(run_end().over());
     EXPECT_TRUE(run_end().gave_up());
@@ -280,9 +286,7 @@ class DeadVolume : public RunEndTest {
 
 TEST_F(DeadVolume, HoldsNoEndWhenTheIdleWriterLooksForNewerAttempts) {
   step_and_save();
-  die("attempts");
-  clock.advance(10s);
-  await_hang();
+  hang_in_a_look();
   stop_within(30s);
   EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
   expect_left_behind(75);
@@ -293,9 +297,7 @@ TEST_F(DeadVolume, HoldsNoEndWithoutALastSave) {
   step_and_save();
   step();
   run->costs.committed(60s);
-  die("attempts");
-  clock.advance(10s);
-  await_hang();
+  hang_in_a_look();
   stop_within(30s);
   EXPECT_TRUE(ends_by_itself([&] { run_end().finish(); }));
   expect_left_behind(75);
@@ -304,9 +306,7 @@ TEST_F(DeadVolume, HoldsNoEndWithoutALastSave) {
 
 TEST_F(DeadVolume, HoldsNoRunThatBreaksOff) {
   step_and_save();
-  die("attempts");
-  clock.advance(10s);
-  await_hang();
+  hang_in_a_look();
   deadline(30s);
   EXPECT_TRUE(ends_by_itself([&] { run_end().break_off(Error("rank 1 is lost", ExitCode::interrupted)); }));
   expect_left_behind(75);

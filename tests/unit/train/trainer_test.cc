@@ -474,7 +474,6 @@ TEST_F(TrainerTest, RefusesWrongParts) {
   EXPECT_THROW(Trainer(life.parts(), {.steps = 1}), UsageError) << "an evaluation would never end";
 }
 
-// Else the step would refuse it, hours later.
 TEST_F(TrainerTest, AnEpochThatEndsWithinAnUpdateIsRefused) {
   Life life(directory(), 4);
   life.data = Loader(Numbers{30}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
