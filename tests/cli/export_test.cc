@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "holdfast/base/text.h"
 #include "holdfast/format/safetensors.h"
@@ -48,6 +51,12 @@ class Export : public testing::Test {
     const auto opened = FileSystem::real().open_file(file, OpenMode::read);
     const auto index = std::get<SafetensorsIndex>(read_safetensors_index(*opened));
     return std::get<std::shared_ptr<Snapshot>>(read_safetensors(*opened, index));
+  }
+  static std::vector<std::string> names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder))
+      names.push_back(entry.path().filename().string());
+    return names;
   }
   static void flip(const std::string& file, std::uint64_t byte) {
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
@@ -126,6 +135,131 @@ TEST_F(Export, NothingOfAnEarlierExportStaysBesideTheNewOne) {
   EXPECT_EQ(run({checkpoint(), "--to", one, "--force"}).exit_code, 0);
   EXPECT_TRUE(fs::exists(one));
   EXPECT_FALSE(fs::exists(shards));
+}
+
+// Shards of 1 byte: a file for each tensor.
+TEST_F(Export, ShardsOfAnEarlierExportGoWithItsIndex) {
+  const std::string one = path("w.safetensors");
+  ASSERT_EQ(run({checkpoint(), "--to", one, "--shard", "1"}).exit_code, 0);
+  const auto is_shard = [](const std::string& name) { return name.find("-of-") != std::string::npos; };
+  const auto shards = [&] {
+    std::vector<std::string> found;
+    for (const std::string& name : names_in(folder_.path())) {
+      if (is_shard(name)) found.push_back(name);
+    }
+    return found;
+  };
+  ASSERT_GE(shards().size(), 3u);
+  // Of the same stem, and in no index: not of this export.
+  write_text(path("w-00007-of-00009.safetensors"), "somebody's");
+  write_text(path("w-notes.safetensors"), "somebody's");
+  ASSERT_EQ(run({checkpoint(), "--to", one, "--shard", "150", "--force"}).exit_code, 0);
+  std::vector<std::string> named{"w-00007-of-00009.safetensors"};
+  const auto index = nlohmann::json::parse(read_text(one + ".index.json"));
+  for (const auto& [key, shard] : index["weight_map"].items()) named.push_back(shard);
+  EXPECT_THAT(shards(),
+              testing::UnorderedElementsAreArray(std::set<std::string>(named.begin(), named.end())));
+
+  ASSERT_EQ(run({checkpoint(), "--to", one, "--force"}).exit_code, 0);
+  EXPECT_THAT(names_in(folder_.path()),
+              testing::UnorderedElementsAre(checkpoint_name({1, 1200}), "w.safetensors",
+                                            "w-notes.safetensors", "w-00007-of-00009.safetensors"));
+}
+
+TEST_F(Export, AnIndexThatNamesOtherFilesRemovesNone) {
+  const std::string one = path("sub/w.safetensors");
+  fs::create_directories(path("sub/folder-00001-of-00002.safetensors"));
+  const std::vector<std::string> kept = {"x-00001-of-00002.safetensors", "sub/other.safetensors",
+                                         "sub/v-00001-of-00002.safetensors", "sub/w-1-of-2.safetensors"};
+  for (const std::string& name : kept) write_text(path(name), "precious");
+  fs::copy(checkpoint(), path("sub/" + checkpoint_name({1, 1200})));
+  nlohmann::json index;
+  for (const std::string& name :
+       {std::string("../x-00001-of-00002.safetensors"), path("x-00001-of-00002.safetensors"),
+        std::string("."), std::string("other.safetensors"), std::string("v-00001-of-00002.safetensors"),
+        std::string(), std::string("w-1-of-2.safetensors"), checkpoint_name({1, 1200}),
+        std::string(300'000, '1'), std::string("sub/../w-00001-of-00002.safetensors"),
+        std::string("w-00000-of-00002.safetensors")}) {
+    index["weight_map"][std::to_string(index["weight_map"].size())] = name;
+  }
+  index["weight_map"]["number"] = 7;
+  write_text(one + ".index.json", index.dump());
+  const Ended ended = run({checkpoint(), "--to", one, "--force"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("no shards of it; they are left alone"));
+  for (const std::string& name : kept) EXPECT_EQ(read_text(path(name)), "precious") << name;
+  EXPECT_TRUE(fs::exists(path("sub/" + checkpoint_name({1, 1200}))));
+  EXPECT_FALSE(fs::exists(one + ".index.json"));
+
+  write_text(one + ".index.json", "{}");
+  expect_complaint(run({checkpoint(), "--to", one, "--force"}), 64, "names no shards");
+  // A checkpoint under the name of a shard stays, too.
+  fs::copy(checkpoint(), path("sub/w-00001-of-00002.safetensors"));
+  write_text(one + ".index.json", R"({"weight_map":{"a":"w-00001-of-00002.safetensors"}})");
+  expect_complaint(run({checkpoint(), "--to", one, "--force"}), 64, "never replaced");
+  EXPECT_TRUE(fs::exists(path("sub/w-00001-of-00002.safetensors")));
+}
+
+// A killed export has left shards without an index, a temporary file, and the list of both.
+TEST_F(Export, WhatAKilledExportLeftGoesWithTheNextOne) {
+  const std::string one = path("w.safetensors");
+  const std::string list = path(".holdfast-export-of-w.safetensors");
+  write_text(path("w-00001-of-00009.safetensors"), "of the killed one");
+  write_text(path(".holdfast-export-4711-3"), "of the killed one");
+  write_text(path(".holdfast-export-4711-4"), "of another one");
+  write_text(path("precious"), "precious");
+  write_text(list,
+             "w-00001-of-00009.safetensors\n.holdfast-export-4711-3\n../precious\nprecious\n"
+             ".holdfast-export-4711-4");
+  const Ended refused = run({checkpoint(), "--to", one});
+  EXPECT_EQ(refused.exit_code, 64);
+  EXPECT_THAT(refused.err,
+              HasSubstr("w-00001-of-00009.safetensors of an earlier export would stay beside it"));
+  ASSERT_EQ(run({checkpoint(), "--to", one, "--force"}).exit_code, 0);
+  EXPECT_THAT(names_in(folder_.path()),
+              testing::UnorderedElementsAre(checkpoint_name({1, 1200}), "w.safetensors", "precious",
+                                            ".holdfast-export-4711-4"));
+}
+
+TEST_F(Export, AKilledExportLeavesNothingBehindTheNextOne) {
+  // Reading takes hours, so the kill comes in the middle.
+  Subprocess slow({HOLDFAST_BIN_DIR "/holdfast", "export", checkpoint(), "--to", path("w.safetensors"),
+                   "--read-limit", "0.000001"});
+  const auto begun = [&] {
+    const auto names = names_in(folder_.path());
+    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return name.starts_with(".holdfast-export-") && !name.starts_with(".holdfast-export-of-");
+    });
+  };
+  ASSERT_TRUE(slow.wait_until(begun)) << slow.err();
+  slow.send(SIGKILL);
+  slow.wait();
+  EXPECT_EQ(names_in(folder_.path()).size(), 3u);  // the list, and the beginning of a file
+  ASSERT_EQ(run({checkpoint(), "--to", path("w.safetensors")}).exit_code, 0);
+  EXPECT_THAT(names_in(folder_.path()),
+              testing::UnorderedElementsAre(checkpoint_name({1, 1200}), "w.safetensors"));
+}
+
+TEST_F(Export, TheUmaskDecidesWhoReadsANewFileAndAReplacedOneStaysAsItWas) {
+  const auto mode = [&](const std::string& name) {
+    return static_cast<unsigned>(fs::status(path(name)).permissions());
+  };
+  umask(027);
+  EXPECT_EQ(run({checkpoint(), "--to", path("w.pt")}).exit_code, 0);
+  EXPECT_EQ(run({checkpoint(), "--to", path("s.safetensors"), "--shard", "1"}).exit_code, 0);
+  EXPECT_EQ(mode("w.pt"), 0640u);
+  EXPECT_EQ(mode("s.safetensors.index.json"), 0640u);
+  umask(022);
+  ASSERT_EQ(chmod(path("w.pt").c_str(), 0606), 0);
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(chown(path("w.pt").c_str(), 4711, 4712), 0);
+  }
+  EXPECT_EQ(run({checkpoint(), "--to", path("w.pt"), "--force"}).exit_code, 0);
+  EXPECT_EQ(mode("w.pt"), 0606u);
+  struct stat found {};
+  ASSERT_EQ(stat(path("w.pt").c_str(), &found), 0);
+  EXPECT_EQ(found.st_uid, root ? 4711u : geteuid());
 }
 
 TEST_F(Export, NeverReplacesACheckpoint) {

@@ -85,6 +85,70 @@ TEST_F(Import, TakesAKeyAPrefixAndAnotherModule) {
   EXPECT_FALSE(fs::exists(path("x")));
 }
 
+// Types that are stored as bytes: in by one format, out by the other, with their names.
+TEST_F(Import, TypesOfBytesSurviveTheWayInAndOut) {
+  const std::string file = golden("python-2.11.0/bytes.pt");
+  const std::string made = imported(file, "run");
+  EXPECT_EQ(run({"diff", made, file}).exit_code, 0);
+  ASSERT_EQ(run({"export", made, "--to", path("back.pt")}).exit_code, 0);
+  EXPECT_EQ(run({"diff", path("back.pt"), file}).exit_code, 0);
+  ASSERT_EQ(run({"export", made, "--to", path("back.safetensors")}).exit_code, 0);
+  const std::string written = read_text(path("back.safetensors"));
+  EXPECT_THAT(written, HasSubstr(R"("float8_e8m0fnu":{"dtype":"F8_E8M0","shape":[2,4])"));
+  EXPECT_THAT(written, HasSubstr(R"("float8_e4m3fnuz":{"dtype":"F8_E4M3FNUZ","shape":[2,4])"));
+  EXPECT_THAT(written, HasSubstr(R"("float8_e5m2fnuz":{"dtype":"F8_E5M2FNUZ","shape":[2,4])"));
+  EXPECT_THAT(written, HasSubstr(R"("float4_e2m1fn_x2":{"dtype":"F4","shape":[2,8])"));
+  EXPECT_THAT(written, HasSubstr(R"("bits8":{"dtype":"U8","shape":[2,4])"));
+  // bits8 has no name in safetensors, and is a byte there.
+  const Ended ended = run({"diff", file, path("back.safetensors")});
+  EXPECT_THAT(ended.out, HasSubstr("bits8: bits8 in the first, uint8 in the second\n"));
+  EXPECT_THAT(ended.out, HasSubstr("weights: 0 of 5 differ in value, 1 in name, type or shape\n"));
+  const std::string again = imported(path("back.safetensors"), "again");
+  EXPECT_THAT(run({"show", again, "--all"}).out + run({"show", again}).out, HasSubstr("float4_e2m1fn_x2"));
+  ASSERT_EQ(run({"export", again, "--to", path("again.safetensors")}).exit_code, 0);
+  EXPECT_EQ(run({"diff", path("again.safetensors"), path("back.safetensors")}).exit_code, 0);
+}
+
+TEST_F(Import, APrefixIsRemovedFromTheNamesOfTypesToo) {
+  const std::string header = R"({"module.s":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[0,2]},)"
+                             R"("module.q":{"dtype":"F4","shape":[3,2],"data_offsets":[2,5]}})";
+  const auto with = [&](const std::string& text) {
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(text.size());
+    write_text(path("a.safetensors"), bytes + text + "abcde");
+    return path("a.safetensors");
+  };
+  const std::string made = imported(with(header), "run", {"--strip-prefix", "module."});
+  ASSERT_EQ(run({"export", made, "--to", path("back.safetensors")}).exit_code, 0);
+  EXPECT_THAT(read_text(path("back.safetensors")), HasSubstr(R"("s":{"dtype":"F8_E8M0","shape":[2])"));
+  EXPECT_THAT(read_text(path("back.safetensors")), HasSubstr(R"("q":{"dtype":"F4","shape":[3,2])"));
+  expect_complaint(
+      run({"import", with(R"({"q":{"dtype":"F4","shape":[2,5],"data_offsets":[0,5]}})"), "--to", path("x")}),
+      1, "tensor 'q': its last dimension fills no whole bytes");
+  expect_complaint(
+      run({"import", with(R"({"q":{"dtype":"F4","shape":[],"data_offsets":[0,5]}})"), "--to", path("x")}), 1,
+      "tensor 'q': its last dimension fills no whole bytes");
+}
+
+// What torch.load opens with its defaults; what lies beside the weights is named, and does not block them.
+TEST_F(Import, WhatNoWeightsNeedBlocksNothing) {
+  const std::string weights = golden("python-2.11.0/state_dict.pt");
+  for (const char* const name : {"plain", "no_weights"}) {
+    const std::string made = imported(golden("python-2.11.0/" + std::string(name) + ".pt"), name);
+    EXPECT_EQ(run({"diff", made, weights}).exit_code, 0) << name;
+  }
+  expect_complaint(
+      run({"import", golden("python-2.11.0/no_weights.pt"), "--to", path("x"), "--key", "quantized"}), 1,
+      "PyTorch archive: a quantized tensor, which no checkpoint holds: save its dequantize()");
+  EXPECT_FALSE(fs::exists(path("x")));
+}
+
+TEST_F(Import, ARunDirectoryIsItsOwnersAlone) {
+  const std::string made = imported(golden("2.7.1/module.pt"), "run");
+  EXPECT_EQ(fs::status(path("run")).permissions(), fs::perms(0700));
+  EXPECT_EQ(fs::status(made).permissions(), fs::perms(0600));
+}
+
 TEST_F(Import, NamesWhatItLeavesOut) {
   const std::string file = golden("python-2.11.0/checkpoint.pt");
   const Ended ended = run({"import", file, "--to", path("run")});

@@ -331,6 +331,33 @@ torch.save(d, sys.argv[1])
   EXPECT_EQ(read_by(python, "pt", path("again.pt")), read_by(python, "pt", path("pytorch_model.bin")));
 }
 
+// Scales of MXFP8 and MXFP4, AMD's fp8: bytes in a checkpoint, themselves again for those who know them.
+TEST_F(Interop, TypesThatAreStoredAsBytesAreThemselvesInTorchAndSafetensors) {
+  const ForeignPython python("torch, safetensors");
+  if (!python) GTEST_SKIP() << python.why_not();
+  const std::string file = HOLDFAST_SOURCE_DIR "/tests/golden/torch/python-2.11.0/bytes.pt";
+  const auto holdfast = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), HOLDFAST_BIN_DIR "/holdfast");
+    return Subprocess(std::move(arguments)).wait();
+  };
+  ASSERT_EQ(holdfast({"import", file, "--to", path("run")}).exit_code, 0);
+  const std::string made = path("run") + "/" + checkpoint_name({1, 0});
+  ASSERT_EQ(holdfast({"export", made, "--to", path("again.pt")}).exit_code, 0);
+  EXPECT_EQ(read_by(python, "pt", path("again.pt")), read_by(python, "pt", file));
+  ASSERT_EQ(holdfast({"export", made, "--to", path("again.safetensors")}).exit_code, 0);
+  const auto text = read_by(python, "safetensors", path("again.safetensors"));
+  for (const char* const type :
+       {"float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn_x2"}) {
+    EXPECT_THAT(text, HasSubstr(std::string(type) + " " + type + " [2, 4] ")) << python.versions();
+  }
+  // And from safetensors.
+  ASSERT_EQ(holdfast({"import", path("again.safetensors"), "--to", path("back")}).exit_code, 0);
+  ASSERT_EQ(
+      holdfast({"export", path("back") + "/" + checkpoint_name({1, 0}), "--to", path("back.pt")}).exit_code,
+      0);
+  EXPECT_THAT(read_by(python, "pt", path("back.pt")), HasSubstr("float4_e2m1fn_x2 float4_e2m1fn_x2 [2, 4] "));
+}
+
 TEST_F(Interop, FileNamesACheckpointByOurSignatures) {
   if (!fs::exists("/usr/bin/file")) GTEST_SKIP() << "no file(1) here";
   make({{"model/w", DType::float32, {3}}});

@@ -29,11 +29,15 @@ void check_tiles(const SafetensorsIndex& index) {
 // Written by our own writer, it is read again with the same tensors.
 void check_written_again(const Snapshot& snapshot, const SafetensorsIndex& index) {
   std::vector<TensorSpec> specs;
-  for (const SafetensorsIndex::Tensor& tensor : index.tensors) specs.push_back(tensor.spec);
+  std::vector<const ByteType*> types;
+  for (const SafetensorsIndex::Tensor& tensor : index.tensors) {
+    specs.push_back(tensor.spec);
+    types.push_back(tensor.type);
+  }
   MemoryFileSystem disk;
   {
     const auto file = disk.open_file("/again", OpenMode::create);
-    SafetensorsWriter writer(*file, specs, index.metadata);
+    SafetensorsWriter writer(*file, specs, index.metadata, types);
     for (const std::size_t tensor : writer.order()) {
       const auto bytes = snapshot.bytes(tensor);
       const auto to = writer.next(bytes.size());
@@ -46,6 +50,12 @@ void check_written_again(const Snapshot& snapshot, const SafetensorsIndex& index
   require(std::holds_alternative<SafetensorsIndex>(read), "what our writer wrote is refused");
   const auto& again = std::get<SafetensorsIndex>(read);
   require(again.metadata == index.metadata, "metadata that changed");
+  const auto types_by_key = [](const SafetensorsIndex& of) {
+    std::map<std::string, const ByteType*> types;
+    for (const SafetensorsIndex::Tensor& tensor : of.tensors) types.emplace(tensor.spec.name, tensor.type);
+    return types;
+  };
+  require(types_by_key(again) == types_by_key(index), "a type that changed");
   const auto state = read_safetensors(*file, again, "model", 1);
   require(std::holds_alternative<std::shared_ptr<Snapshot>>(state), "what our writer wrote cannot be read");
   for (const TensorSpec& spec : snapshot.layout->tensors()) {

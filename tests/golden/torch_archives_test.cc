@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "holdfast/format/foreign_weights.h"
@@ -175,6 +176,69 @@ TEST(OfPython, EveryTypeIsRead) {
   }
   EXPECT_THAT(values<std::uint8_t>(*types, "float8_e4m3fn"), ElementsAre(0, 0x38, 0x40));
   EXPECT_THAT(values<std::uint16_t>(*types, "bfloat16"), ElementsAre(0, 0x3f80, 0x4000));
+}
+
+// Each of these files is one that torch.load opens with its defaults.
+TEST(OfPython, PlainValuesBesideTheWeightsAreReadPast) {
+  const auto plain = read("python-2.11.0/state_dict.pt");
+  EXPECT_EQ(read("python-2.11.0/plain.pt")->layout->tensors(), plain->layout->tensors());
+  EXPECT_THAT(reason("python-2.11.0/plain.pt", "multi_step"), HasSubstr("there are no tensors in it, but"));
+}
+
+TEST(OfPython, ParametersAndBuffersWithAttributesAreRead) {
+  const auto read_ones = read("python-2.11.0/attributes.pt");
+  EXPECT_THAT(values<float>(*read_ones, "parameter"), ElementsAre(1, 1));
+  EXPECT_THAT(values<float>(*read_ones, "buffer"), ElementsAre(2, 2));
+  EXPECT_THAT(values<float>(*read_ones, "tensor"), ElementsAre(3, 3));
+}
+
+TEST(OfPython, TypesOfBytesKeepTheirNames) {
+  const auto bytes = read("python-2.11.0/bytes.pt");
+  EXPECT_EQ(bytes->layout->tensors().size(), 5u);
+  for (const TensorSpec& spec : bytes->layout->tensors()) {
+    const std::string key = spec.name.substr(6);
+    EXPECT_EQ(spec.dtype, DType::uint8) << key;
+    EXPECT_EQ(spec.shape, (std::vector<std::int64_t>{2, 4})) << key;
+    EXPECT_THAT(values<std::uint8_t>(*bytes, key), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)) << key;
+    EXPECT_EQ(bytes->attributes.get_string("model.dtype." + key), key);
+  }
+}
+
+TEST(OfPython, ATensorThatNoCheckpointHoldsIsRefusedOnlyWhereItIsWanted) {
+  const std::string file = "python-2.11.0/no_weights.pt";
+  EXPECT_EQ(read(file)->layout->tensors(), read("python-2.11.0/state_dict.pt")->layout->tensors());
+  for (const auto& [key, remedy] : std::map<std::string, std::string>{
+           {"sparse", "a sparse tensor, which no checkpoint holds: save its to_dense()"},
+           {"csr", "a sparse tensor"},
+           {"quantized", "a quantized tensor, which no checkpoint holds: save its dequantize()"},
+           {"channels", "a quantized tensor"},
+           {"meta", "a tensor of the device 'meta', which has no values"},
+           {"nested", "a nested tensor, which no checkpoint holds: save its unbind()"},
+           {"jagged", "a nested tensor"},
+           {"half_complex", "complex32, which no checkpoint holds: save it as torch.complex64"},
+           {"conj", "save its resolve_conj().resolve_neg()"}}) {
+    EXPECT_THAT(reason(file, key), HasSubstr(remedy)) << key;
+  }
+}
+
+// C++ names a storage by its element type, also where Python has no such class.
+TEST(OfLibTorchAlone, PickleSaveOfEveryNewTypeIsRead) {
+  const auto types = read("2.11.0/types.pt");
+  EXPECT_EQ(types->layout->tensors().size(), 10u);
+  const auto type_of = [&](const std::string& key) {
+    return types->layout->tensors()[types->layout->find("model/" + key).value()].dtype;
+  };
+  EXPECT_EQ(type_of("Float8_e4m3fn"), DType::float8_e4m3fn);
+  EXPECT_EQ(type_of("Float8_e5m2"), DType::float8_e5m2);
+  EXPECT_EQ(type_of("UInt16"), DType::uint16);
+  EXPECT_EQ(type_of("UInt64"), DType::uint64);
+  EXPECT_THAT(values<std::uint8_t>(*types, "Float8_e5m2"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  for (const char* const key : {"Float8_e8m0fnu", "Float8_e4m3fnuz", "Float8_e5m2fnuz", "Float4_e2m1fn_x2"}) {
+    EXPECT_EQ(type_of(key), DType::uint8);
+    std::string name = key;
+    name[0] = 'f';
+    EXPECT_EQ(types->attributes.get_string("model.dtype." + std::string(key)), name);
+  }
 }
 
 TEST(OfPython, ClassesAndTheOldFormatAreRefusedByName) {

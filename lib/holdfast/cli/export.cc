@@ -17,18 +17,6 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Before anything is written: weights of an earlier export may stay only where nobody takes them for the new
-// ones.
-void check_other_form(Directory& directory, const ExportRequest& options, const std::string& name) {
-  if (name.empty() || !directory.status(name)) return;
-  const auto path = options.to.parent_path() / name;
-  if (!options.force) {
-    throw UsageError("--to " + shown(options.to) + ": " + shown(path) +
-                     " of an earlier export would stay beside it, with other weights; --force removes it");
-  }
-  check_replaceable(directory, path, true);
-}
-
 int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
   const auto folder = folder_of(options.to);
@@ -41,8 +29,8 @@ int run_export(const ExportRequest& options) {
   for (const std::string& name : wanted.names()) {
     check_replaceable(*directory, name == options.to.filename() ? options.to : folder / name, options.force);
   }
-  const std::string other = wanted.other_form();
-  check_other_form(*directory, options, other);
+  ExportRemains remains(*directory, options.to, wanted.names(), wanted.can_shard(), options.force);
+  remains.begin();
   std::optional<Rejection> rejection;
   ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
@@ -51,11 +39,10 @@ int run_export(const ExportRequest& options) {
     {
       Progress progress("exporting " + printable(options.file.filename().string()), index.file_length);
       const MeteredFile metered(*checkpoint, limit, progress.done());
-      rejection = wanted.write(metered, *directory, mode, made);
+      rejection = wanted.write(metered, *directory, mode, remains, made);
     }
     if (rejection) continue;  // damage counts only if the device shows it too
-    // An index that stays beside new shards would mix the weights of two exports, so it goes first.
-    if (options.force && made.size() > 1 && directory->unlink(wanted.names().back())) directory->sync();
+    remains.publishing();
     std::uint64_t bytes = 0;
     // The index of shards comes last, so a loader never finds one that names files which are not there yet.
     for (const auto& file : made) {
@@ -63,7 +50,7 @@ int run_export(const ExportRequest& options) {
       file->publish(options.force);
     }
     // Only now: until here a loader found the earlier weights, whole.
-    if (options.force && !other.empty() && directory->unlink(other)) directory->sync();
+    remains.finish();
     const std::filesystem::path named = made.size() == 1 ? options.to : folder / wanted.names().back();
     const std::size_t shards = made.size() == 1 ? 0 : made.size() - 1;
     if (options.json) {
@@ -104,7 +91,7 @@ void add_export(CLI::App& app, Command& chosen) {
   CLI::App* const command = app.add_subcommand(
       "export", "Write a checkpoint's weights for other tools: PyTorch, safetensors, HDF5");
   command->add_option("FILE", options->file, "the checkpoint")->required();
-  command->add_option("--to", options->to, "the new file; only its owner can read it")
+  command->add_option("--to", options->to, "the new file; the umask decides who can read it")
       ->type_name("FILE")
       ->required();
   command->add_option("--module", options->module, "module of the training state to export")

@@ -24,8 +24,6 @@ std::vector<ExportedTensor> whole_state(const CheckpointIndex& index) {
   return tensors;
 }
 
-std::string index_name(const std::string& name) { return name + ".index.json"; }
-
 void check_combination(const ExportRequest& request, ExportFormat format) {
   if (request.all && (!request.dtype.empty() || !request.ema.empty())) {
     throw UsageError("--all exports the training state as it is: --dtype and --ema are for weights alone");
@@ -83,12 +81,6 @@ Export::Export(const ExportRequest& request, const CheckpointIndex& index)
   names_.push_back(shards_.empty() ? name : index_name(name));
 }
 
-std::string Export::other_form() const {
-  if (format_ != ExportFormat::safetensors) return "";
-  const std::string name = request_.to.filename().string();
-  return shards_.empty() ? index_name(name) : name;
-}
-
 std::string Export::what() const {
   std::string count = format_count(static_cast<std::int64_t>(tensors_.size())) + " tensors";
   if (request_.all) return count;
@@ -96,21 +88,20 @@ std::string Export::what() const {
 }
 
 std::optional<Rejection> Export::write(const File& from, Directory& directory, ReadMode mode,
+                                       ExportRemains& remains,
                                        std::vector<std::unique_ptr<NewFile>>& made) const {
-  if (!shards_.empty()) return write_shards(from, directory, mode, made);
-  made.push_back(std::make_unique<NewFile>(directory, names_.back()));
-  return write_one(from, tensors_, made.back()->file(), mode);
-}
-
-std::optional<Rejection> Export::write_shards(const File& from, Directory& directory, ReadMode mode,
-                                              std::vector<std::unique_ptr<NewFile>>& made) const {
+  const auto add = [&](const std::string& name) -> File& {
+    const std::string temporary = NewFile::new_temporary();
+    remains.note(temporary);
+    made.push_back(std::make_unique<NewFile>(directory, name, temporary));
+    return made.back()->file();
+  };
+  if (shards_.empty()) return write_one(from, tensors_, add(names_.back()), mode);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    made.push_back(std::make_unique<NewFile>(directory, names_[i]));
-    if (auto rejection = write_one(from, shards_[i], made.back()->file(), mode)) return rejection;
+    if (auto rejection = write_one(from, shards_[i], add(names_[i]), mode)) return rejection;
   }
   // The index comes last, because run_export() publishes in this order.
-  made.push_back(std::make_unique<NewFile>(directory, names_.back()));
-  made.back()->file().write_at(std::as_bytes(std::span(shard_index_)), 0);
+  add(names_.back()).write_at(std::as_bytes(std::span(shard_index_)), 0);
   return std::nullopt;
 }
 

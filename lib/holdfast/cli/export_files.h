@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/cli/export_remains.h"
 #include "holdfast/cli/new_file.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/format/safetensors_export.h"
@@ -40,18 +41,15 @@ class Export {
 
   // Names of the new files, the one that --to names last.
   const std::vector<std::string>& names() const { return names_; }
-  // The file of an export in the other form, one file or shards. Beside the new ones a loader might read that
-  // instead. Empty where there is one form only.
-  std::string other_form() const;
+  // The format has shards and an index.
+  bool can_shard() const { return format_ == ExportFormat::safetensors; }
   std::size_t tensors() const { return tensors_.size(); }
   std::string what() const;  // "4 tensors of 'model'", for people
   // Writes all of them under temporary names. A Rejection if `from` is damaged.
   std::optional<Rejection> write(const File& from, Directory& directory, ReadMode mode,
-                                 std::vector<std::unique_ptr<NewFile>>& made) const;
+                                 ExportRemains& remains, std::vector<std::unique_ptr<NewFile>>& made) const;
 
  private:
-  std::optional<Rejection> write_shards(const File& from, Directory& directory, ReadMode mode,
-                                        std::vector<std::unique_ptr<NewFile>>& made) const;
   std::optional<Rejection> write_one(const File& from, const std::vector<ExportedTensor>& tensors, File& to,
                                      ReadMode mode) const;
 

@@ -46,6 +46,12 @@ void strip_prefix(Snapshot& weights, const ImportRequest& options) {
     name.replace(0, prefix.size(), group);
     offsets.push_back(weights.layout->offset(i));
   }
+  // The attributes of types have the keys in their names.
+  const std::string before = byte_type_attribute(options.module, options.strip);
+  for (const auto& [name, attribute] : weights.attributes.with_prefix(before)) {
+    weights.attributes.erase(name);
+    weights.attributes.set(byte_type_attribute(options.module, name.substr(before.size())), attribute.value);
+  }
   // Other names over the same bytes: no weight is copied.
   weights.layout =
       std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), weights.layout->length());

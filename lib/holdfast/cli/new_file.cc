@@ -9,6 +9,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/format/layout.h"
 
@@ -21,11 +22,7 @@ bool is_checkpoint(const File& file) {
          std::string_view(reinterpret_cast<const char*>(start.data()), start.size()) == kMagic;
 }
 
-std::string temporary_name() {
-  // Unique among processes by the first number, within this one by the second.
-  static std::atomic<int> count{0};
-  return ".holdfast-export-" + std::to_string(getpid()) + "-" + std::to_string(count++);
-}
+constexpr std::string_view kTemporary = ".holdfast-export-";
 
 [[noreturn]] void refuse_existing(const std::string& path) {
   throw UsageError("--to " + shown(path) + ": it exists; --force replaces it");
@@ -33,13 +30,15 @@ std::string temporary_name() {
 
 }  // namespace
 
-NewFile::NewFile(Directory& directory, std::string name)
+NewFile::NewFile(Directory& directory, std::string name, std::string temporary)
     : directory_(directory),
       name_(std::move(name)),
-      temporary_(temporary_name()),
+      temporary_(std::move(temporary)),
       file_(directory_.open(temporary_, OpenMode::create)) {
-  if (file_ != nullptr) return;
-  throw IoError("create", directory_.path() + "/" + temporary_, EEXIST, "delete what an earlier export left");
+  if (file_ == nullptr) {
+    throw IoError("create", directory_.path() + "/" + temporary_, EEXIST,
+                  "delete what an earlier export left");
+  }
 }
 
 NewFile::~NewFile() {
@@ -51,6 +50,20 @@ NewFile::~NewFile() {
   } catch (const Error& error) {
     log_warning("a part of the export is left behind: {}", error.what());
   }
+}
+
+std::string NewFile::new_temporary() {
+  // Unique among processes by the first number, within this one by the second.
+  static std::atomic<int> count{0};
+  return std::string(kTemporary) + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+bool NewFile::is_temporary(const std::string& name) {
+  if (!name.starts_with(kTemporary)) return false;
+  const std::string_view rest = std::string_view(name).substr(kTemporary.size());
+  const std::size_t dash = rest.find('-');
+  return dash != std::string_view::npos && parse_int(rest.substr(0, dash)).value_or(-1) >= 0 &&
+         parse_int(rest.substr(dash + 1)).value_or(-1) >= 0;
 }
 
 void NewFile::publish(bool replace) {

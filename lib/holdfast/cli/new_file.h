@@ -5,7 +5,8 @@
 //   …made.file()…
 //   made.publish(force);
 //
-// The destructor removes it unless it was published. Errors: UsageError, IoError. Threads: one.
+// It has the mode of any new file (umask), or mode and owner of the file that it replaces. The destructor
+// removes it unless it was published. Errors: UsageError, IoError. Threads: one.
 // Durability: after publish() the file is durable under its name.
 #pragma once
 
@@ -19,13 +20,16 @@ namespace holdfast { inline namespace v0_2 {
 
 class NewFile {
  public:
-  NewFile(Directory& directory, std::string name);
+  NewFile(Directory& directory, std::string name, std::string temporary = new_temporary());
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   File& file() { return *file_; }
   const std::string& name() const { return name_; }
+  // A name for a file until it is published; no other process or call gets the same one.
+  static std::string new_temporary();
+  static bool is_temporary(const std::string& name);
   // As a whole. Throws UsageError if a file of that name appeared meanwhile and `replace` is false.
   void publish(bool replace);
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/differing_tensors.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/metered_file.h"
@@ -27,6 +28,12 @@ class Weights {
 
   // By key; the names in checkpoints have a group in front.
   const std::map<std::string, TensorSpec>& specs() const { return specs_; }
+
+  // Of a tensor that is stored as bytes; nullptr for all others.
+  const ByteType* type(const std::string& key) const {
+    const auto found = types_.find(key);
+    return found != types_.end() ? found->second : nullptr;
+  }
 
   // Where the bytes lie, if other keys share them: a storage of PyTorch, or one tensor of a checkpoint.
   std::optional<std::size_t> shared_source(const std::string& key) const {
@@ -54,7 +61,9 @@ class Weights {
   void list_checkpoint() {
     checkpoint_ = open_for_comparison(path_).index;
     for (const ExportedTensor& tensor : state_dict_of(checkpoint_)) {
-      specs_[tensor.key] = checkpoint_.tensors[tensor.tensor].spec;
+      const TensorSpec& spec = checkpoint_.tensors[tensor.tensor].spec;
+      specs_[tensor.key] = spec;
+      types_[tensor.key] = byte_type_of(checkpoint_.attributes, spec);
       sources_[tensor.key] = tensor.tensor;
     }
   }
@@ -62,7 +71,14 @@ class Weights {
     auto index = read_foreign_index(*file_);
     if (const auto* const rejection = std::get_if<Rejection>(&index)) refuse(rejection->reason);
     foreign_ = std::move(std::get<ForeignIndex>(index));
-    for (const TensorSpec& spec : specs_of(*foreign_)) specs_[spec.name] = spec;
+    std::visit(
+        [&](const auto& known) {
+          for (const auto& tensor : known.tensors) {
+            specs_[tensor.spec.name] = tensor.spec;
+            types_[tensor.spec.name] = tensor.type;
+          }
+        },
+        *foreign_);
     const auto* const torch = std::get_if<TorchIndex>(&*foreign_);
     // In safetensors no two tensors share bytes.
     if (torch == nullptr) return;
@@ -94,6 +110,7 @@ class Weights {
   CheckpointIndex checkpoint_;
   std::optional<ForeignIndex> foreign_;
   std::map<std::string, TensorSpec> specs_;
+  std::map<std::string, const ByteType*> types_;
   std::map<std::string, std::size_t> sources_;  // by key, where several keys share one
   std::shared_ptr<Snapshot> read_;              // of the last read()
   std::optional<std::size_t> read_source_;
@@ -116,6 +133,12 @@ int diff_weights(const WeightsDiffRequest& request) {
       found.add_only_in("first", key, spec);
     } else if (other->second.dtype != spec.dtype || other->second.shape != spec.shape) {
       found.add_other_spec(key, spec, other->second);
+    } else if (ours.type(key) != theirs.type(key)) {
+      const auto name = [&](const ByteType* type) {
+        return type == nullptr ? name_of(spec.dtype) : type->name;
+      };
+      found.others.push_back(printable(key) + ": " + std::string(name(ours.type(key))) + " in the first, " +
+                             std::string(name(theirs.type(key))) + " in the second");
     } else if (spec.bytes() != 0) {
       common.push_back(key);
     }

@@ -26,16 +26,6 @@ std::variant<ForeignIndex, Rejection> read_foreign_index(const File& file, std::
   return ForeignIndex(std::move(std::get<SafetensorsIndex>(index)));
 }
 
-std::vector<TensorSpec> specs_of(const ForeignIndex& index) {
-  return std::visit(
-      [](const auto& known) {
-        std::vector<TensorSpec> specs;
-        for (const auto& tensor : known.tensors) specs.push_back(tensor.spec);
-        return specs;
-      },
-      index);
-}
-
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_foreign(
     const File& file, const ForeignIndex& index, std::string_view group, int threads,
     const std::function<bool(const TensorSpec&)>& wanted) {

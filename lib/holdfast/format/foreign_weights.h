@@ -23,7 +23,6 @@ std::string_view format_name(const ForeignIndex& index);  // "safetensors", "PyT
 
 // `key`: as in read_torch_index; a safetensors file has none.
 std::variant<ForeignIndex, Rejection> read_foreign_index(const File& file, std::string_view key = {});
-std::vector<TensorSpec> specs_of(const ForeignIndex& index);  // their names are the keys
 
 // Reads the tensors whose key `wanted` accepts (an empty function: all), each as "<group>/<key>".
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_foreign(

@@ -99,14 +99,15 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
     offsets.push_back(length);
     length += (tensor.spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
   }
+  auto snapshot = std::make_shared<Snapshot>();
   try {
     check_tensor_specs(specs);
-  } catch (const RefusedError& error) {
+    name_byte_types(snapshot->attributes, group, index.tensors);
+  } catch (const Error& error) {
     // The format allows any text as a key, so a name that a checkpoint cannot hold is a property of this
     // file.
     return damaged(error.what());
   }
-  auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
   snapshot->arena = std::make_shared<Arena>(length);
   if (!read_all(file, pieces_of(index, *snapshot->layout, snapshot->arena->bytes()), threads)) {

@@ -3,7 +3,7 @@
 //
 // The file counts as hostile. Every length is compared with the file's size before it becomes an allocation.
 // Refused are overflowing sizes, duplicate keys (its own library accepts them), and unknown members. So are
-// element types that Holdfast lacks (sub-byte ones), and more than 32 dimensions. The format has no digests,
+// element types of 6 bits, and more than 32 dimensions. The format has no digests,
 // so rotten bytes go unnoticed.
 //
 // Errors: a malformed file is a value (Rejection); an error of the operating system is an IoError.
@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "holdfast/format/byte_types.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -33,8 +34,9 @@ std::optional<DType> safetensors_dtype(std::string_view name);
 
 struct SafetensorsIndex {
   struct Tensor {
-    TensorSpec spec;           // its name is the file's key, which may be any text
-    std::uint64_t offset = 0;  // from data_begin
+    TensorSpec spec;                 // its name is the file's key, which may be any text
+    std::uint64_t offset = 0;        // from data_begin
+    const ByteType* type = nullptr;  // not null: the tensor's type, and `spec` describes its bytes
   };
   std::vector<Tensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
@@ -49,7 +51,8 @@ bool looks_like_safetensors(const File& file);
 std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_view header,
                                                                    std::uint64_t data_length);
 std::variant<SafetensorsIndex, Rejection> read_safetensors_index(const File& file);
-// Reads all tensors into host memory, each as "<group>/<key>". Rejects keys that are no tensor name here
+// Reads all tensors into host memory, each as "<group>/<key>". Attributes name the types of byte_types.h.
+// Rejects keys that are no tensor name here
 // (snapshot/tensor_spec.h), and booleans other than 0 and 1.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& file,
                                                                     const SafetensorsIndex& index,

@@ -56,18 +56,26 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata) {
 
 // The padded JSON header. Adds the total size of the tensors to `data`.
 std::string header_of(std::span<const TensorSpec> tensors, const std::vector<std::size_t>& order,
-                      const std::map<std::string, std::string>& metadata, std::uint64_t& data) {
+                      const std::map<std::string, std::string>& metadata,
+                      std::span<const ByteType* const> types, std::uint64_t& data) {
   std::string header = "{";
   if (!metadata.empty()) header += metadata_text(metadata);
   for (const std::size_t i : order) {
     const TensorSpec& tensor = tensors[i];
+    std::string_view dtype = safetensors_name(tensor.dtype);
+    std::vector<std::int64_t> sizes = tensor.shape;
+    const ByteType* const type = types.empty() ? nullptr : types[i];
+    // A type that the format lacks stays what it is in the checkpoint: bytes.
+    if (type != nullptr && !type->safetensors.empty() && (type->in_a_byte == 1 || !sizes.empty())) {
+      dtype = type->safetensors;
+      if (type->in_a_byte != 1) sizes.back() *= type->in_a_byte;
+    }
     std::string shape;
-    for (const std::int64_t size : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
+    for (const std::int64_t size : sizes) shape += (shape.empty() ? "" : ",") + std::to_string(size);
     const std::uint64_t end = data + tensor.bytes();
     if (header.size() > 1) header += ',';
-    header += json_text(tensor.name) + R"(:{"dtype":")" + std::string(safetensors_name(tensor.dtype)) +
-              R"(","shape":[)" + shape + R"(],"data_offsets":[)" + std::to_string(data) + "," +
-              std::to_string(end) + "]}";
+    header += json_text(tensor.name) + R"(:{"dtype":")" + std::string(dtype) + R"(","shape":[)" + shape +
+              R"(],"data_offsets":[)" + std::to_string(data) + "," + std::to_string(end) + "]}";
     data = end;
   }
   header += '}';
@@ -84,11 +92,12 @@ std::string header_of(std::span<const TensorSpec> tensors, const std::vector<std
 
 // Two blocks, because the buffer may hold almost one when next() hands out a whole one.
 SafetensorsWriter::SafetensorsWriter(File& file, std::span<const TensorSpec> tensors,
-                                     const std::map<std::string, std::string>& metadata)
+                                     const std::map<std::string, std::string>& metadata,
+                                     std::span<const ByteType* const> types)
     : file_(file), order_(order_of(tensors)), buffer_(2 * kTransferBlock) {
   check_storable(tensors);
   std::uint64_t data = 0;
-  const std::string header = header_of(tensors, order_, metadata, data);
+  const std::string header = header_of(tensors, order_, metadata, types, data);
   length_ = kSafetensorsLengthSize + header.size() + data;
   // Shows a full disk before the first byte.
   file_.reserve(length_);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/format/byte_types.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/snapshot/tensor_spec.h"
@@ -25,9 +26,11 @@ namespace holdfast { inline namespace v0_2 {
 
 class SafetensorsWriter {
  public:
-  // Reserves the space and writes the header. Requires that `file` is new and empty.
+  // Reserves the space and writes the header. Requires that `file` is new and empty. `types`: nothing, or one
+  // for each tensor, null or the type whose bytes the tensor is.
   SafetensorsWriter(File& file, std::span<const TensorSpec> tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {},
+                    std::span<const ByteType* const> types = {});
 
   // Indices of the tensors in the order of the file.
   const std::vector<std::size_t>& order() const { return order_; }

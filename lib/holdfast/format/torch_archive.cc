@@ -139,16 +139,17 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
     specs.push_back(tensor.spec);
     specs.back().name = std::string(group) + "/" + tensor.spec.name;
   }
+  auto snapshot = std::make_shared<Snapshot>();
   try {
     check_tensor_specs(specs);
-  } catch (const RefusedError& error) {
+    name_byte_types(snapshot->attributes, group, index.tensors);
+  } catch (const Error& error) {
     return damaged(error.what());
   }
   for (const TensorSpec& spec : specs) {
     offsets.push_back(length);
     length += (spec.bytes() + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
   }
-  auto snapshot = std::make_shared<Snapshot>();
   snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
   snapshot->arena = std::make_shared<Arena>(length);
   if (auto rejection = StorageReader(file, index, *snapshot).read_all(threads)) return std::move(*rejection);

@@ -1,5 +1,7 @@
 // Reads the tensors of files that PyTorch wrote: torch.save in Python (since 1.6), torch::save and
-// torch::pickle_save in C++. No code of the file runs, and only plain values and tensors are accepted.
+// torch::pickle_save in C++. No code of the file runs, and only plain values and tensors are accepted, as
+// torch.load opens with weights_only=True. A tensor that no checkpoint holds (sparse, quantized) is refused
+// by its name, where it is among those that are asked for.
 //
 // The file counts as hostile. No length becomes an allocation before it is compared with the file's size, and
 // overlapping, compressed or endlessly repeated data is refused. The archive's checksums are compared.
@@ -15,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "holdfast/format/byte_types.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -30,6 +33,7 @@ struct TorchIndex {
     std::size_t storage = 0;
     std::uint64_t offset = 0;           // in the storage, in bytes
     std::vector<std::int64_t> strides;  // in elements
+    const ByteType* type = nullptr;     // not null: the tensor's type, and `spec` describes its bytes
   };
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
@@ -47,8 +51,8 @@ bool looks_like_torch(const File& file);
 // archives.
 std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::string_view key = {});
 
-// Reads all tensors of the index into host memory, each as "<group>/<key>", contiguous. Rejects keys that are
-// no tensor name here (snapshot/tensor_spec.h).
+// Reads all tensors of the index into host memory, each as "<group>/<key>", contiguous. Attributes name the
+// types of byte_types.h. Rejects keys that are no tensor name here (snapshot/tensor_spec.h).
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, const TorchIndex& index,
                                                               std::string_view group = "model",
                                                               int threads = 2);

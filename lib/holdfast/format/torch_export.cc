@@ -31,7 +31,8 @@ TorchPickle torch_state_dict(const CheckpointIndex& index, const std::vector<Exp
     if (is_new) made.storages.push_back({exported.tensor});
     const TensorSpec& spec = index.tensors.at(exported.tensor).spec;
     pickle.text(exported.key);
-    pickle.tensor(storage->second, internal::exported_dtype(spec.dtype, as), spec.shape);
+    pickle.tensor(storage->second, internal::exported_dtype(spec.dtype, as), spec.shape,
+                  byte_type_of(index.attributes, spec));
   }
   pickle.end_dict();
   made.pickle = pickle.finish();

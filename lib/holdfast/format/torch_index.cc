@@ -1,13 +1,13 @@
 // The index of a PyTorch archive: which tensors there are, and where their bytes lie.
-#include <array>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/crc32.h"
+#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle_tree.h"
 #include "holdfast/format/internal/segments.h"
-#include "holdfast/format/internal/unpickler.h"
 #include "holdfast/format/internal/zip_reader.h"
 #include "holdfast/format/torch_archive.h"
 
@@ -15,8 +15,14 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::damaged;
+using internal::find;
+using internal::is_sequence;
+using internal::items_of;
+using internal::key_text;
+using internal::keys_in;
 using internal::PickleTensor;
 using internal::PickleValue;
+using Refusal = internal::PickleRefusal;
 using internal::ZipEntry;
 using Kind = PickleValue::Kind;
 
@@ -25,128 +31,6 @@ constexpr std::size_t kMaxName = 1024;  // as in tensor_spec.h
 constexpr std::string_view kPickleName = "/data.pkl";
 // How a file of PyTorch before 1.6 begins: a pickle of the number 0x1950a86a20f9469cfc6c.
 constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
-// Where trainers keep the weights, the best first.
-constexpr std::array<std::string_view, 8> kUsualKeys = {"model_state_dict", "state_dict", "model",  "net",
-                                                        "module",           "weights",    "params", "ema"};
-
-struct Refusal {
-  std::string reason;
-};
-
-// The items of a dict, or of an object of a C++ archive.
-const std::vector<const PickleValue*>* items_of(const PickleValue& value) {
-  if (value.kind == Kind::dict) return &value.items;
-  if (value.kind != Kind::object) return nullptr;
-  static const std::vector<const PickleValue*> nothing;
-  return value.items.empty() ? &nothing : &value.items[0]->items;
-}
-
-std::string key_text(const PickleValue& key) {
-  if (key.kind == Kind::text) return std::string(key.text());
-  if (key.kind == Kind::integer) return std::to_string(key.integer);
-  throw Refusal{"a key is neither a text nor a number"};
-}
-
-bool is_sequence(const PickleValue& value) { return value.kind == Kind::list || value.kind == Kind::tuple; }
-
-bool has_tensors(const PickleValue& value) {
-  const auto* const items = items_of(value);
-  for (std::size_t i = 1; items != nullptr && i < items->size(); i += 2) {
-    if ((*items)[i]->kind == Kind::tensor || (*items)[i]->kind == Kind::object) return true;
-  }
-  return false;
-}
-
-using Values = std::unordered_set<const PickleValue*>;
-
-// A dict with tensors, in itself or in its dicts and lists. `without`: values that are known to have none;
-// many dicts may share them, and each is looked at once.
-bool is_dict_over_tensors(const PickleValue& value, Values& without) {
-  if (items_of(value) == nullptr) return false;
-  std::vector<const PickleValue*> waiting{&value};
-  Values seen{&value};
-  while (!waiting.empty()) {
-    const PickleValue& next = *waiting.back();
-    waiting.pop_back();
-    if (next.kind == Kind::tensor || has_tensors(next)) return true;
-    const auto* const dict = items_of(next);
-    if (dict == nullptr && !is_sequence(next)) continue;
-    for (const PickleValue* const item : dict != nullptr ? *dict : next.items) {
-      if (!without.contains(item) && seen.insert(item).second) waiting.push_back(item);
-    }
-  }
-  without.merge(seen);
-  return false;
-}
-
-const PickleValue* find(const PickleValue& dict, std::string_view key) {
-  const auto* const items = items_of(dict);
-  const PickleValue* found = nullptr;
-  for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
-    const PickleValue& name = *(*items)[i];
-    const bool same = name.kind == Kind::text
-                          ? name.text() == key
-                          : name.kind == Kind::integer && std::to_string(name.integer) == key;
-    if (same) found = (*items)[i + 1];
-  }
-  return found;
-}
-
-std::string keys_in(const PickleValue& value) {
-  constexpr std::size_t kMost = 12;
-  std::string text;
-  const auto* const items = items_of(value);
-  if (items == nullptr) return "no keys";
-  for (std::size_t i = 0; i < items->size(); i += 2) {
-    if (i == 2 * kMost) return text + ", …";
-    text += (text.empty() ? "'" : ", '") + printable(key_text(*(*items)[i]), 64) + "'";
-  }
-  return text.empty() ? "no keys" : text;
-}
-
-const PickleValue& at_path(const PickleValue& root, std::string_view path) {
-  // The whole path first, because the keys of a state dict have dots themselves ("layer1.0.weight").
-  if (const PickleValue* const whole = find(root, path)) return *whole;
-  const std::size_t dot = path.find('.');
-  if (dot != std::string_view::npos) {
-    if (const PickleValue* const first = find(root, path.substr(0, dot))) {
-      return at_path(*first, path.substr(dot + 1));
-    }
-  }
-  throw Refusal{"there is no '" + printable(path) + "' in it, but " + keys_in(root)};
-}
-
-bool is_optimizer(const PickleValue& value) {
-  return find(value, "state") != nullptr && find(value, "param_groups") != nullptr;
-}
-
-const PickleValue& the_weights(const PickleValue& root) {
-  if (root.kind == Kind::tensor || is_sequence(root)) return root;
-  if (items_of(root) == nullptr) throw Refusal{"it has no tensors"};
-  if (root.kind == Kind::object) return root;
-  Values without;
-  for (const std::string_view key : kUsualKeys) {
-    const PickleValue* const found = find(root, key);
-    if (found != nullptr && is_dict_over_tensors(*found, without)) return *found;
-  }
-  if (has_tensors(root)) return root;
-  if (is_optimizer(root)) throw Refusal{"no dict of tensors in it, but " + keys_in(root)};
-  const PickleValue* only = nullptr;
-  const auto& items = *items_of(root);
-  Values judged;
-  for (std::size_t i = 1; i < items.size(); i += 2) {
-    if (!judged.insert(items[i]).second) continue;
-    if (is_optimizer(*items[i]) || !is_dict_over_tensors(*items[i], without)) continue;
-    if (only != nullptr) {
-      throw Refusal{"several of its dicts have tensors: give the key of the weights, one of " +
-                    keys_in(root)};
-    }
-    only = items[i];
-  }
-  if (only == nullptr) throw Refusal{"no dict of tensors in it, but " + keys_in(root)};
-  return *only;
-}
-
 // An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they
 // get numbers, as in Python.
 using Numbers = std::map<std::string_view, std::string>;
@@ -165,7 +49,7 @@ Numbers parameter_numbers(const PickleValue& root) {
   if (root.kind != Kind::object || find(root, "state") == nullptr) return numbers;
   const PickleValue* const listed = find(root, "param_groups");
   const Members groups = listed != nullptr ? members_of(*listed) : Members();
-  Values seen;
+  std::unordered_set<const PickleValue*> seen;
   for (std::size_t g = 0;; ++g) {
     const auto group = groups.find("param_groups/" + std::to_string(g));
     if (group == groups.end()) break;
@@ -204,11 +88,19 @@ class Collector {
       found.push_back({name.empty() ? "tensor" : name, value.tensor});
       return;
     }
+    if (value.kind == Kind::unstorable) {
+      throw Refusal{(name.empty() ? "" : "'" + printable(name) + "': ") + std::string(value.text())};
+    }
     const std::string prefix = name.empty() ? "" : name + ".";
     if (const auto* const items = items_of(value)) {
       const bool is_dict = value.kind == Kind::dict;  // flags of scripts are not named
       for (std::size_t i = 0; i < items->size(); i += 2) {
-        const std::string key = key_text(*(*items)[i]);
+        const auto known = key_text(*(*items)[i]);
+        if (!known) {
+          leave_out(*(*items)[i + 1], name, depth);
+          continue;
+        }
+        const std::string& key = *known;
         if (key.size() + prefix.size() > kMaxName) throw Refusal{"a key has more than 1,024 bytes"};
         const auto number = numbers_.find(key);
         if (is_dict && is_plain(*(*items)[i + 1])) note(prefix + key);
@@ -228,7 +120,8 @@ class Collector {
   void note_beside(const PickleValue& root, const PickleValue& chosen) {
     const auto* const items = &root != &chosen ? items_of(root) : nullptr;
     for (std::size_t i = 0; items != nullptr && i < items->size(); i += 2) {
-      if ((*items)[i]->kind == Kind::text && (*items)[i + 1] != &chosen) note(key_text(*(*items)[i]));
+      if ((*items)[i]->kind == Kind::text && (*items)[i + 1] != &chosen)
+        note(std::string((*items)[i]->text()));
     }
   }
 
@@ -236,6 +129,17 @@ class Collector {
   std::vector<std::string> others;
 
  private:
+  // What lies under a key that can name no weight: None, 1.5, a tuple.
+  void leave_out(const PickleValue& value, const std::string& name, int depth) {
+    const std::size_t tensors = found.size();
+    const std::size_t noted = others.size();
+    collect(value, name, depth + 1);
+    if (found.size() != tensors) {
+      throw Refusal{"a tensor in '" + printable(name) + "' has a key that is neither a text nor a number"};
+    }
+    others.resize(noted);
+    if (!name.empty()) note(name);
+  }
   static bool is_plain(const PickleValue& value) {
     return value.kind != Kind::tensor && items_of(value) == nullptr && !is_sequence(value);
   }
@@ -272,7 +176,8 @@ class ArchiveIndex {
     auto unpickled = internal::unpickle(pickle);
     if (const auto* const rejection = std::get_if<Rejection>(&unpickled)) throw Refusal{rejection->reason};
     const auto& values = std::get<internal::Unpickled>(unpickled);
-    const PickleValue& weights = key.empty() ? the_weights(*values.root) : at_path(*values.root, key);
+    const PickleValue& weights =
+        key.empty() ? internal::the_weights(*values.root) : internal::at_path(*values.root, key);
     Collector collector(values, pickle.size(), parameter_numbers(weights));
     collector.collect(weights, {});
     if (key.empty()) collector.note_beside(*values.root, weights);
@@ -333,14 +238,14 @@ class ArchiveIndex {
       found = storages_.emplace(key, index.storages.size()).first;
       index.storages.push_back({entry.offset, entry.size, entry.crc});
     }
-    const std::uint64_t unit = tensor.storage->dtype ? size_of(*tensor.storage->dtype) : 1;
-    if (index.storages[found->second].size != tensor.storage->elements * unit) {
+    if (index.storages[found->second].size != tensor.storage->elements * tensor.storage->unit()) {
       throw Refusal{"tensor '" + printable(name) + "': its storage has another size than its description"};
     }
     index.tensors.push_back({{name, tensor.dtype, tensor.shape},
                              found->second,
                              tensor.offset * size_of(tensor.dtype),
-                             tensor.strides});
+                             tensor.strides,
+                             tensor.type});
   }
 
   static void check_names(const TorchIndex& index) {

@@ -53,7 +53,7 @@ class TrainingState {
     const auto [storage, is_new] = storages_.emplace(tensor, made_.storages.size());
     if (is_new) made_.storages.push_back({tensor});
     const TensorSpec& spec = index_.tensors[tensor].spec;
-    pickle_.tensor(storage->second, spec.dtype, spec.shape);
+    pickle_.tensor(storage->second, spec.dtype, spec.shape, byte_type_of(attributes_, spec));
   }
 
   void write_part(const std::string& part) {

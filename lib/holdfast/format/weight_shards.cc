@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "holdfast/format/internal/tensor_copy.h"
 
@@ -45,6 +46,18 @@ std::string shard_name(const std::string& name, std::size_t shard, std::size_t c
   const std::string stem = ends ? name.substr(0, name.size() - kExtension.size()) : name;
   return stem + "-" + padded(shard + 1) + "-of-" + padded(count) + std::string(kExtension);
 }
+
+std::optional<std::pair<std::size_t, std::size_t>> shard_numbers(const std::string& name) {
+  // As shard_name() writes it, so a directory or a sign is no part of a number.
+  static const std::regex ending("-([0-9]{5,9})-of-([0-9]{5,9})\\.safetensors$");
+  std::smatch found;
+  // A longer one is no name of a file, and std::regex recurses over it.
+  if (name.size() > 255 || !std::regex_search(name, found, ending)) return std::nullopt;
+  const auto shard = std::stoul(found[1].str());
+  return shard == 0 ? std::nullopt : std::optional(std::pair(shard - 1, std::stoul(found[2].str())));
+}
+
+std::string index_name(const std::string& name) { return name + ".index.json"; }
 
 std::string shard_index(const WeightShards& split, const std::string& name) {
   nlohmann::ordered_json document;

@@ -4,7 +4,9 @@
 // Errors: none. Threads: pure.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "holdfast/format/safetensors_export.h"
@@ -22,6 +24,9 @@ WeightShards split_weights(const CheckpointIndex& index, const std::vector<Expor
                            std::uint64_t most, std::optional<DType> as = {});
 // "model-00002-of-00003.safetensors" for "model.safetensors"; `shard` counts from 0.
 std::string shard_name(const std::string& name, std::size_t shard, std::size_t count);
+// The two arguments of shard_name() that give this name; nullopt if it ends in none.
+std::optional<std::pair<std::size_t, std::size_t>> shard_numbers(const std::string& name);
+std::string index_name(const std::string& name);  // "model.safetensors.index.json"
 // The index: {"metadata":{"total_size":…},"weight_map":{key: shard's name}}.
 std::string shard_index(const WeightShards& split, const std::string& name);
 

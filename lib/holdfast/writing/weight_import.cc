@@ -28,7 +28,7 @@ void check_empty(FileSystem& file_system, const std::filesystem::path& path) {
 CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
                               const Snapshot& weights, const std::string& source) {
   check_empty(file_system, directory);
-  Attributes attributes;
+  Attributes attributes = weights.attributes;
   attributes.set("step", std::int64_t{0});
   attributes.set("import.source", printable(source, 4096), Role::record);
   RunRecord record{.attempt = 1,

@@ -18,7 +18,8 @@ namespace holdfast { inline namespace v0_2 {
 
 struct Snapshot;
 
-// `weights`: tensors named "<module>/<key>". `source`: the file that they come from, for people.
+// `weights`: tensors named "<module>/<key>", and attributes that belong to them. `source`: the file that they
+// come from, for people.
 CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
                               const Snapshot& weights, const std::string& source);
 

@@ -50,6 +50,21 @@ int main(int argc, char** argv) {
   const std::vector<char> bytes = torch::pickle_save(dict);
   std::ofstream(folder + "pickle_save.pt", std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
+  // C++ names a storage by its element type, also where Python has no such class.
+  c10::Dict<std::string, torch::Tensor> types;
+  const auto numbers = torch::arange(8, torch::kUInt8).reshape({2, 4});
+  for (const auto type : {torch::kFloat8_e4m3fn, torch::kFloat8_e5m2, torch::kFloat8_e4m3fnuz, torch::kFloat8_e5m2fnuz,
+                          torch::kFloat8_e8m0fnu, torch::kFloat4_e2m1fn_x2, torch::kBits8}) {
+    types.insert(c10::toString(type), numbers.view(type));
+  }
+  for (const auto type : {torch::kUInt16, torch::kUInt32, torch::kUInt64}) {
+    types.insert(c10::toString(type), numbers.to(type));
+  }
+  const std::vector<char> typed = torch::pickle_save(types);
+  std::ofstream(folder + "types.pt", std::ios::binary)
+      .write(typed.data(), static_cast<std::streamsize>(typed.size()));
+#endif
   // What they must be read as.
   std::ofstream names(folder + "values.txt");
   const auto say = [&](const std::string& name, const torch::Tensor& tensor) {

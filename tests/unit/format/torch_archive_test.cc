@@ -367,6 +367,42 @@ TEST(Unpickler, RefusesWhatIsNotBalanced) {
   EXPECT_THAT(of("\x80\x04N."), HasSubstr("another protocol than 2"));
 }
 
+// What a call returns to a reader of weights is decided by its name alone, so a wrong call gives no other tensor.
+TEST(Unpickler, CallsOfKnownNamesCannotShowAnotherTensor) {
+  const std::string twice = "ctorch._tensor\n_rebuild_from_type_v2\n";
+  for (const std::string& pickle : std::initializer_list<std::string>{
+           twice + ")R.",                             // without a function
+           twice + "(ctorch\nTensor\nN)tR.",          // which is none
+           twice + "(" + twice + "N)tR.",             // which is the same
+           twice + "(ctorch\nSize\nN)tR.",            // without an argument
+           twice + "(cos\nsystem\nN)tR.",             // of the program
+           "ctorch.nn.parameter\nParameter\n)\x81.",  // of nothing
+           "ctorch\nFloatTensor\n)R.", "ccollections\nOrderedDict\n(]tR.", "c__builtin__\neval\n.",
+           "cbuiltins\ngetattr\n.", "ctorch\nload\n.", "ctorch.storage\n_load_from_bytes\n."}) {
+    EXPECT_NE(of(pickle), "accepted") << pickle;
+  }
+  for (const std::string& pickle : std::initializer_list<std::string>{
+           "c__builtin__\nset\n(]tR.", "cbuiltins\ncomplex\n(K\x01K\x02tR.", "ccollections\nCounter\n(}tR.",
+           "\x8a\x0a" + std::string(10, '\x7f') + ".", "\x8f.",
+           "U\x03"
+           "abc.",
+           "\x80\x03N."}) {
+    EXPECT_EQ(of(pickle), "accepted") << pickle;
+  }
+}
+
+// A dict may count by numbers, tuples or None; a weight has no such name.
+TEST(TorchArchive, KeysThatNameNoWeightAreLeftOut) {
+  const std::string weight = dict_of_a_tensor();  // {"w": tensor}
+  const TorchIndex left = index_of("}(" + text("model") + weight + text("seen") + "}(NK\x01" + "NK\x02uu");
+  EXPECT_EQ(left.tensors.size(), 1u);
+  const TorchIndex beside = index_of("}(" + text("a") + weight + text("seen") + "}(NK\x01uu");
+  EXPECT_EQ(beside.tensors.size(), 1u);
+  EXPECT_THAT(refusal(with_pickle("\x80\x02}(" + text("model") + "}(" + text("v") + weight + text("x") +
+                                  "}(N" + weight + "uuu.")),
+              HasSubstr("a tensor in 'x' has a key that is neither a text nor a number"));
+}
+
 // A list in itself; a dict of ten dicts of ten dicts …, written once each.
 TEST(TorchArchive, EndlessValuesAreRefused) {
   EXPECT_NE(

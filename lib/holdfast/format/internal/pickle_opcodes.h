@@ -16,6 +16,7 @@ enum class Opcode : unsigned char {
   nothing = 'N',
   bin_pers_id = 'Q',
   reduce = 'R',
+  short_bin_string = 'U',
   bin_unicode = 'X',
   empty_list = ']',
   append = 'a',
@@ -39,6 +40,7 @@ enum class Opcode : unsigned char {
   yes = 0x88,
   no = 0x89,
   long1 = 0x8a,
+  empty_set = 0x8f,
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -1,11 +1,9 @@
 #include "holdfast/format/internal/pickle_tensor.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
-#include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/torch_types.h"
+#include "holdfast/format/internal/pickle_names.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -14,26 +12,8 @@ namespace {
 using Kind = PickleValue::Kind;
 using Values = std::vector<const PickleValue*>;
 
-constexpr std::string_view kVersion2 = "torch._utils\n_rebuild_tensor_v2";
-constexpr std::string_view kVersion3 = "torch._utils\n_rebuild_tensor_v3";
-constexpr std::string_view kTorch = "torch\n";
-constexpr std::string_view kScript = "__torch__";
 // So that sums of offsets and lengths stay within 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 56;
-
-// A reader of weights needs their first argument, and nothing of what they make of it.
-constexpr std::array<std::string_view, 8> kWrappers = {"torch\nSize",
-                                                       "torch\ndevice",
-                                                       "torch._utils\n_rebuild_parameter",
-                                                       "torch.jit._pickle\nrestore_type_tag",
-                                                       "torch.jit._pickle\nbuild_intlist",
-                                                       "torch.jit._pickle\nbuild_tensorlist",
-                                                       "torch.jit._pickle\nbuild_doublelist",
-                                                       "torch.jit._pickle\nbuild_boollist"};
-
-std::string_view behind_torch(std::string_view name) {
-  return name.starts_with(kTorch) ? name.substr(kTorch.size()) : std::string_view();
-}
 
 std::int64_t count(const PickleValue& value, const char* what) {
   // Every number of a description comes from a file that may be hostile.
@@ -70,23 +50,6 @@ std::uint64_t reach(const PickleTensor& tensor) {
 
 void refuse(const std::string& reason) { throw PickleRefusal{reason}; }
 
-bool is_script_class(std::string_view name) {
-  return name.starts_with(kScript) && (name[kScript.size()] == '\n' || name[kScript.size()] == '.');
-}
-
-bool is_tensor_maker(std::string_view name) { return name == kVersion2 || name == kVersion3; }
-
-bool returns_its_argument(std::string_view name) {
-  return std::find(kWrappers.begin(), kWrappers.end(), name) != kWrappers.end();
-}
-
-bool is_known_name(std::string_view name) {
-  if (name == "collections\nOrderedDict" || name == "torch.storage\nUntypedStorage") return true;
-  if (is_tensor_maker(name) || returns_its_argument(name) || is_script_class(name)) return true;
-  const std::string_view torch = behind_torch(name);
-  return dtype_of_storage_class(torch) || dtype_of_torch(torch);
-}
-
 PickleStorage storage_of(const PickleValue& id) {
   // PyTorch's persistent id: ("storage", class, key, location, number of elements).
   const Values& parts = id.items;
@@ -97,41 +60,42 @@ PickleStorage storage_of(const PickleValue& id) {
   }
   const std::string_view type = parts[1]->text();
   PickleStorage storage;
-  storage.dtype = dtype_of_storage_class(behind_torch(type));
-  if (!storage.dtype && type != "torch.storage\nUntypedStorage") refuse("a storage of an unknown class");
+  storage.type = type_of_storage_class(behind_torch(type));
+  if (!storage.type && type != kUntypedStorage) refuse("a storage of an unknown class");
   storage.key = parts[2]->text();
   storage.elements = static_cast<std::uint64_t>(count(*parts[4], "storage"));
   return storage;
 }
 
-PickleTensor tensor_of(std::string_view maker, const Values& arguments) {
-  const bool names_dtype = maker == kVersion3;
-  if (arguments.size() < (names_dtype ? 7 : 6) || arguments[0]->kind != Kind::storage) {
+std::variant<PickleTensor, std::string_view> tensor_of(std::string_view maker, const Values& arguments) {
+  const bool names_type = maker == kRebuildTensor3;
+  const std::size_t needed = maker == kRebuildTensor ? 4 : names_type ? 7 : 6;
+  if (arguments.size() < needed || arguments[0]->kind != Kind::storage) {
     refuse("a tensor is not described as PyTorch does");
   }
   PickleTensor tensor;
   tensor.storage = arguments[0]->storage;
-  std::optional<DType> dtype = tensor.storage->dtype;
-  if (names_dtype) {
-    dtype =
-        arguments[6]->kind == Kind::name ? dtype_of_torch(behind_torch(arguments[6]->text())) : std::nullopt;
+  std::optional<TorchType> type = tensor.storage->type;
+  if (names_type) {
+    type =
+        arguments[6]->kind == Kind::name ? type_of_torch(behind_torch(arguments[6]->text())) : std::nullopt;
   }
-  if (!dtype) refuse("a tensor without a type that Holdfast has");
+  if (!type) refuse("a tensor without an element type");
+  if (!type->dtype) return type->why_not;
   // The last argument, which is optional: {"conj": True} and {"neg": True} mean that the values in the
   // storage are not yet conjugated or negated.
-  for (std::size_t i = names_dtype ? 7 : 6; i < arguments.size(); ++i) {
+  for (std::size_t i = needed; i < arguments.size(); ++i) {
     if (arguments[i]->kind == Kind::none || (arguments[i]->kind == Kind::dict && arguments[i]->items.empty()))
       continue;
-    refuse("a tensor that is only marked as conjugated or negated; save its resolve_conj().resolve_neg()");
+    return "a tensor that is only marked as conjugated or negated: save its resolve_conj().resolve_neg()";
   }
-  tensor.dtype = *dtype;
+  tensor.dtype = *type->dtype;
+  tensor.type = type->bytes;
   tensor.offset = static_cast<std::uint64_t>(count(*arguments[1], "offset"));
   tensor.shape = counts(*arguments[2], "shape");
   tensor.strides = counts(*arguments[3], "stride");
   if (tensor.shape.size() != tensor.strides.size()) refuse("a tensor with more sizes than strides, or fewer");
-  // An untyped storage counts bytes.
-  const std::uint64_t unit = tensor.storage->dtype ? size_of(*tensor.storage->dtype) : 1;
-  if (reach(tensor) > tensor.storage->elements * unit / size_of(tensor.dtype)) {
+  if (reach(tensor) > tensor.storage->elements * tensor.storage->unit() / size_of(tensor.dtype)) {
     refuse("a tensor reaches out of its storage");
   }
   return tensor;

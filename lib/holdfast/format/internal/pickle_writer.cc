@@ -62,8 +62,9 @@ void PickleWriter::real(double value) {
 
 void PickleWriter::boolean(bool value) { put(value ? Opcode::yes : Opcode::no); }
 
-void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape) {
-  const std::string_view storage_class = storage_class_of(dtype);
+void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape,
+                          const ByteType* bytes) {
+  const std::string_view storage_class = bytes == nullptr ? storage_class_of(dtype) : std::string_view();
   const bool untyped = storage_class.empty();
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t stride = 1;
@@ -100,7 +101,7 @@ void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const st
   global("collections", "OrderedDict");
   put(Opcode::empty_tuple);
   put(Opcode::reduce);
-  if (untyped) global("torch", name_of(dtype));
+  if (untyped) global("torch", bytes != nullptr ? bytes->name : name_of(dtype));
   end_tuple();
   put(Opcode::reduce);
 }

@@ -34,7 +34,9 @@ class PickleWriter {
   void real(double value);
   void boolean(bool value);
   // A contiguous tensor that fills the storage "data/<storage>" of the archive.
-  void tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape);
+  // `bytes`: not null where `dtype` is uint8, and the tensor is the bytes of that type.
+  void tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape,
+              const ByteType* bytes = nullptr);
 
   const std::string& finish();
 

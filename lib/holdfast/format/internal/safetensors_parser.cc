@@ -20,6 +20,7 @@ constexpr std::string_view kMembers[] = {"dtype", "shape", "data_offsets"};
 struct Parsed {
   TensorSpec spec;
   std::array<std::uint64_t, 2> at{};  // begin and end
+  const ByteType* type = nullptr;
 };
 
 // nlohmann's SAX parser calls these; `false` ends the parsing with reason(). Only the index's content is
@@ -61,8 +62,11 @@ class HeaderHandler {
     }
     if (place_ != Level::tensor || member_ != "dtype") return fail("a text");
     const auto dtype = safetensors_dtype(text);
-    if (!dtype) return refuse(named() + "elements of type '" + printable(text, 40) + "' cannot be read");
-    tensor_.spec.dtype = *dtype;
+    tensor_.type = byte_type_of_safetensors(text);
+    if (!dtype && tensor_.type == nullptr) {
+      return refuse(named() + "elements of type '" + printable(text, 40) + "' cannot be read");
+    }
+    tensor_.spec.dtype = dtype.value_or(DType::uint8);
     return true;
   }
 
@@ -106,6 +110,9 @@ class HeaderHandler {
     for (unsigned i = 0; i < std::size(kMembers); ++i) {
       if ((seen_ & 1u << i) == 0) return refuse(named() + "'" + std::string(kMembers[i]) + "' is missing");
     }
+    if (tensor_.type != nullptr && !count_bytes(tensor_.spec.shape, tensor_.type->in_a_byte)) {
+      return refuse(named() + "its last dimension fills no whole bytes");
+    }
     tensors.push_back(std::move(tensor_));
     return enter(Level::top);
   }
@@ -128,6 +135,13 @@ class HeaderHandler {
   bool refuse(std::string reason) {
     reason_ = std::move(reason);
     return false;
+  }
+  // Several elements lie in a byte, along the last dimension.
+  static bool count_bytes(std::vector<std::int64_t>& shape, std::int64_t in_a_byte) {
+    if (in_a_byte == 1) return true;
+    if (shape.empty() || shape.back() % in_a_byte != 0) return false;
+    shape.back() /= in_a_byte;
+    return true;
   }
   bool fail(const std::string& what) {
     const bool keyed = place_ != Level::outside;
@@ -216,7 +230,9 @@ std::variant<SafetensorsIndex, Rejection> parse_safetensors_header(std::string_v
   index.metadata = std::move(handler.metadata);
   index.data_length = data_length;
   index.tensors.reserve(handler.tensors.size());
-  for (Parsed& tensor : handler.tensors) index.tensors.push_back({std::move(tensor.spec), tensor.at[0]});
+  for (Parsed& tensor : handler.tensors) {
+    index.tensors.push_back({std::move(tensor.spec), tensor.at[0], tensor.type});
+  }
   return index;
 }
 

@@ -1,14 +1,14 @@
 #include "holdfast/format/internal/unpickler.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 
 #include "holdfast/base/utf8.h"
+#include "holdfast/format/internal/pickle_bytes.h"
+#include "holdfast/format/internal/pickle_names.h"
 #include "holdfast/format/internal/pickle_opcodes.h"
 #include "holdfast/format/internal/pickle_tensor.h"
 #include "holdfast/format/internal/segments.h"
-#include "holdfast/format/internal/torch_types.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -23,20 +23,22 @@ const PickleValue* constant(Kind kind, std::int64_t integer) {
   static const PickleValue yes{.kind = Kind::boolean, .integer = 1};
   static const PickleValue no{.kind = Kind::boolean, .integer = 0};
   static const PickleValue empty{.kind = Kind::tuple, .integer = 0};
+  static const PickleValue opaque{.kind = Kind::opaque, .integer = 0};
+  if (kind == Kind::opaque) return &opaque;
   if (kind == Kind::boolean) return integer != 0 ? &yes : &no;
   return kind == Kind::tuple ? &empty : &none;
 }
 
 class Unpickler {
  public:
-  explicit Unpickler(std::string_view pickle) : size_(pickle.size()), rest_(pickle) {}
+  explicit Unpickler(std::string_view pickle) : size_(pickle.size()), bytes_(pickle) {}
 
   Unpickled run() {
     while (!step()) {
     }
     // Python ignores both, so a hostile file could show it something else than us.
     if (stack_.size() != 1 || !marks_.empty()) refuse("values are left over at its end");
-    if (!rest_.empty()) refuse("bytes follow its end");
+    if (!bytes_.empty()) refuse("bytes follow its end");
     made_.root = stack_[0];
     return std::move(made_);
   }
@@ -44,27 +46,6 @@ class Unpickler {
  private:
   // The elements above the stack's last mark, or of a tuple.
   using Values = std::vector<const PickleValue*>;
-
-  std::string_view take(std::size_t size) {
-    if (size > rest_.size()) refuse("it ends too early");
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-  std::uint64_t number(std::size_t size) {
-    const std::string_view bytes = take(size);
-    std::uint64_t value = 0;
-    for (std::size_t i = size; i-- > 0;) value = value << 8U | static_cast<unsigned char>(bytes[i]);
-    return value;
-  }
-  std::string_view line() {
-    const std::size_t end = rest_.find('\n');
-    // A name of more than 1024 bytes is not one of PyTorch's, and a search without a limit costs time.
-    if (end == std::string_view::npos || end > 1024) refuse("a name has no end");
-    const std::string_view text = take(end);
-    take(1);
-    return text;
-  }
 
   void spend(std::size_t bytes) {
     spent_ += bytes;
@@ -93,9 +74,15 @@ class Unpickler {
     make_room(stack_);
     stack_.push_back(value);
   }
-  void push_integer(std::int64_t integer) {
+  void push_integer(std::optional<std::int64_t> integer) {
+    if (!integer) return push(constant(Kind::opaque, 0));  // of more than 64 bits
     PickleValue& value = add(Kind::integer);
-    value.integer = integer;
+    value.integer = *integer;
+    push(&value);
+  }
+  void push_real(double real) {
+    PickleValue& value = add(Kind::real);
+    value.real = real;
     push(&value);
   }
   void push_text(Kind kind, std::string_view text) {
@@ -158,24 +145,24 @@ class Unpickler {
   }
 
   void global() {
-    const char* const begin = rest_.data();
-    const std::size_t module = line().size();
-    const std::size_t name = line().size();
-    const std::string_view both(begin, module + 1 + name);
+    const std::string_view name = bytes_.name();
     // A name that is not known is never looked up, so no code of the file can run.
-    if (!is_known_name(both)) {
-      refuse("it needs " +
-             printable(std::string(both.substr(0, module)) + "." + std::string(both.substr(module + 1))) +
-             ", which no state dict has; in Python, save the state dict alone");
+    if (known_name(name).use == NameUse::unknown) {
+      std::string dotted(name);
+      dotted[name.find('\n')] = '.';
+      refuse("it needs " + printable(dotted) +
+             ", which is no tensor or plain value; in Python, save the state dict alone");
     }
-    push_text(Kind::name, both);
+    push_text(Kind::name, name);
   }
 
   void build() {
     const PickleValue* const state = pop();
     const PickleValue* const target = pop();
     push(target);
-    if (target->kind == Kind::dict) return;  // attributes of an OrderedDict: versions of modules
+    // Attributes of an OrderedDict are versions of modules.
+    const bool ignored = target->kind == Kind::dict || target->kind == Kind::opaque;
+    if (ignored || target->kind == Kind::unstorable) return;
     if (target->kind != Kind::object || state->kind != Kind::dict || !target->items.empty()) {
       refuse("it sets the state of something that has none");
     }
@@ -185,41 +172,76 @@ class Unpickler {
   void new_object() {
     const PickleValue* const arguments = pop();
     const PickleValue* const type = pop();
-    if (type->kind != Kind::name || !is_script_class(type->text()) || arguments->kind != Kind::tuple ||
-        !arguments->items.empty()) {
-      refuse("it makes an object of an unknown class");
+    const NameUse use = type->kind == Kind::name ? known_name(type->text()).use : NameUse::unknown;
+    const bool fits = arguments->kind == Kind::tuple;
+    if (use == NameUse::script && fits && arguments->items.empty()) return push(&add(Kind::object));
+    if (fits && (use == NameUse::plain || use == NameUse::argument)) {
+      return push(called(type->text(), arguments->items));
     }
-    push(&add(Kind::object));
+    refuse("it makes an object of an unknown class");
   }
 
   void call() {
     const PickleValue* const arguments = pop();
     const PickleValue* const function = pop();
-    if (function->kind != Kind::name || arguments->kind != Kind::tuple)
-      refuse("it calls a value that is not a function");
-    const std::string_view name = function->text();
-    const Values& given = arguments->items;
-    if (name == "collections\nOrderedDict") {
-      if (!given.empty()) refuse("an OrderedDict with arguments");
-      push(&add(Kind::dict));
-    } else if (is_tensor_maker(name)) {
-      // So that one description cannot become many tensors.
-      // Each tensor's description has at least this many bytes in the pickle, so the memory stays bounded.
-      constexpr std::size_t kLeastBytes = 32;
-      // A dimension is a size and a stride, of at least two bytes each.
-      dimensions_ += given.size() > 2 ? given[2]->items.size() : 0;
-      if ((made_.tensors.size() + 1) * kLeastBytes > size_ || dimensions_ * 4 > size_) {
-        refuse("it has more tensors than it describes");
-      }
-      PickleValue& value = add(Kind::tensor);
-      spend(sizeof(PickleTensor) + 2 * kLeastAllocation);  // with its shape and its strides
-      value.tensor = &made_.tensors.emplace_back(tensor_of(name, given));
-      push(&value);
-    } else if (returns_its_argument(name) && !given.empty()) {
-      push(given[0]);
-    } else {
-      refuse("it calls " + printable(name) + " in an unknown way");
+    const bool is_call = function->kind == Kind::name && arguments->kind == Kind::tuple;
+    if (!is_call) refuse("it calls a value that is not a function");
+    std::string_view name = function->text();
+    const Values* given = &arguments->items;
+    if (known_name(name).use == NameUse::retyped) {
+      // (function, class, its arguments, attributes); what it calls is what has the weights.
+      const Values& all = arguments->items;
+      const bool fits = all.size() >= 3 && all[0]->kind == Kind::name && all[2]->kind == Kind::tuple;
+      if (!fits || known_name(all[0]->text()).use == NameUse::retyped) refuse_call(name);
+      name = all[0]->text();
+      given = &all[2]->items;
     }
+    push(called(name, *given));
+  }
+
+  const PickleValue* called(std::string_view name, const Values& given) {
+    const KnownName known = known_name(name);
+    switch (known.use) {
+      case NameUse::dict:
+        if (!given.empty()) refuse("an OrderedDict with arguments");
+        return &add(Kind::dict);
+      case NameUse::tensor:
+        return make_tensor(name, given);
+      case NameUse::argument:
+        if (given.empty()) refuse_call(name);
+        return given[0];
+      case NameUse::plain:
+        return constant(Kind::opaque, 0);
+      case NameUse::unstorable:
+        return unstorable(known.why);
+      default:
+        refuse_call(name);
+    }
+  }
+  [[noreturn]] static void refuse_call(std::string_view name) {
+    refuse("it calls " + printable(name) + " in an unknown way");
+  }
+
+  const PickleValue* unstorable(std::string_view why) {
+    PickleValue& value = add(Kind::unstorable);
+    value.characters = {why.data(), why.size()};
+    return &value;
+  }
+
+  const PickleValue* make_tensor(std::string_view maker, const Values& given) {
+    // One description must not become many tensors: each has at least this many bytes in the pickle.
+    constexpr std::size_t kLeastBytes = 32;
+    // A dimension is a size and a stride, of at least two bytes each.
+    dimensions_ += given.size() > 2 ? given[2]->items.size() : 0;
+    if ((made_.tensors.size() + 1) * kLeastBytes > size_ || dimensions_ * 4 > size_) {
+      refuse("it has more tensors than it describes");
+    }
+    auto made = tensor_of(maker, given);
+    if (const auto* const why = std::get_if<std::string_view>(&made)) return unstorable(*why);
+    PickleValue& value = add(Kind::tensor);
+    spend(sizeof(PickleTensor) + 2 * kLeastAllocation);  // with its shape and its strides
+    value.tensor = &made_.tensors.emplace_back(std::move(std::get<PickleTensor>(made)));
+    return &value;
   }
 
   void persistent() {
@@ -231,11 +253,14 @@ class Unpickler {
 
   // True at the end.
   bool step() {  // NOLINT(readability-function-cognitive-complexity): one line an opcode
-    const auto opcode = static_cast<Opcode>(take(1)[0]);
+    const auto opcode = static_cast<Opcode>(bytes_.take(1)[0]);
     switch (opcode) {
       case Opcode::proto:
-        // torch.save() writes protocol 2; the opcodes below are those that it uses there.
-        if (number(1) != 2) refuse("it has another protocol than 2");
+        // torch.save() writes protocol 2; the opcodes below are those that it uses there. In protocol 3 only
+        // bytes differ.
+        if (const std::uint64_t protocol = bytes_.number(1); protocol != 2 && protocol != 3) {
+          refuse("it has another protocol than 2; in Python, save it without pickle_protocol");
+        }
         break;
       case Opcode::stop:
         return true;
@@ -247,29 +272,29 @@ class Unpickler {
         push(constant(Kind::none, 0));
         break;
       case Opcode::yes:
-        push(constant(Kind::boolean, 1));
-        break;
       case Opcode::no:
-        push(constant(Kind::boolean, 0));
+        push(constant(Kind::boolean, opcode == Opcode::yes ? 1 : 0));
         break;
       case Opcode::bin_int1:
-        push_integer(static_cast<std::int64_t>(number(1)));
-        break;
       case Opcode::bin_int2:
-        push_integer(static_cast<std::int64_t>(number(2)));
+        push_integer(static_cast<std::int64_t>(bytes_.number(opcode == Opcode::bin_int1 ? 1 : 2)));
         break;
       case Opcode::bin_int:
         // The only one with a sign: BININT1 and BININT2 are unsigned.
-        push_integer(static_cast<std::int32_t>(number(4)));
+        push_integer(static_cast<std::int32_t>(bytes_.number(4)));
         break;
       case Opcode::long1:
-        push_long();
+        push_integer(bytes_.integer());
         break;
       case Opcode::bin_float:
-        push_real();
+        push_real(bytes_.real());
         break;
       case Opcode::bin_unicode:
-        push_text(Kind::text, take(number(4)));
+      case Opcode::short_bin_string:
+        push_text(Kind::text, bytes_.take(bytes_.number(opcode == Opcode::bin_unicode ? 4 : 1)));
+        break;
+      case Opcode::empty_set:
+        push(constant(Kind::opaque, 0));
         break;
       case Opcode::empty_tuple:
         push(constant(Kind::tuple, 0));
@@ -291,13 +316,9 @@ class Unpickler {
         break;
       }
       case Opcode::tuple1:
-        push_tuple(1);
-        break;
       case Opcode::tuple2:
-        push_tuple(2);
-        break;
       case Opcode::tuple3:
-        push_tuple(3);
+        push_tuple(opcode == Opcode::tuple1 ? 1 : opcode == Opcode::tuple2 ? 2 : 3);
         break;
       case Opcode::append: {
         const PickleValue* const value = pop();
@@ -323,16 +344,12 @@ class Unpickler {
         fill_dict(pop_mark());
         break;
       case Opcode::bin_put:
-        remember(number(1));
-        break;
       case Opcode::long_bin_put:
-        remember(number(4));
+        remember(bytes_.number(opcode == Opcode::bin_put ? 1 : 4));
         break;
       case Opcode::bin_get:
-        recall(number(1));
-        break;
       case Opcode::long_bin_get:
-        recall(number(4));
+        recall(bytes_.number(opcode == Opcode::bin_get ? 1 : 4));
         break;
       case Opcode::global:
         global();
@@ -355,27 +372,8 @@ class Unpickler {
     return false;
   }
 
-  void push_long() {
-    // Zero bytes are allowed, and mean 0.
-    const std::size_t size = number(1);
-    if (size > sizeof(std::int64_t)) refuse("a number of more than 64 bits");
-    std::uint64_t value = number(size);
-    const std::size_t bits = 8 * size;
-    // Two's complement of `size` bytes: the highest bit is the sign.
-    if (size > 0 && size < sizeof value && (value >> (bits - 1)) != 0) value |= ~std::uint64_t{0} << bits;
-    push_integer(static_cast<std::int64_t>(value));
-  }
-  void push_real() {
-    // Big-endian, unlike all other numbers of a pickle.
-    std::uint64_t bits = 0;
-    for (const char byte : take(8)) bits = bits << 8U | static_cast<unsigned char>(byte);
-    PickleValue& value = add(Kind::real);
-    value.real = std::bit_cast<double>(bits);
-    push(&value);
-  }
-
   std::size_t size_;
-  std::string_view rest_;
+  PickleBytes bytes_;
   std::size_t spent_ = 0;       // bytes of memory for the values
   std::size_t dimensions_ = 0;  // of all tensors
   Unpickled made_;

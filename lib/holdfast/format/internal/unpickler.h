@@ -1,5 +1,6 @@
-// Reads pickles as PyTorch writes them, and runs no code: it knows 27 opcodes and the few names that plain
-// values and tensors need. Any other opcode, class or function is refused with its name.
+// Reads pickles as PyTorch writes them, and runs no code: it knows the opcodes of torch.load with
+// weights_only=True, and the few names (pickle_names.h) that plain values and tensors need. Any other opcode,
+// class or function is refused with its name. Values that no weights need are read past.
 //
 // The bytes count as hostile. Memory is at most 96 bytes a byte of the pickle, and kMostPickleMemory; nothing
 // recurses.
@@ -14,20 +15,25 @@
 #include <variant>
 #include <vector>
 
+#include "holdfast/format/internal/torch_types.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 struct PickleStorage {
-  std::optional<DType> dtype;  // unset: untyped, elements are bytes
-  std::string_view key;        // its entry is "<archive>/data/<key>"
+  std::optional<TorchType> type;  // unset: untyped
+  std::string_view key;           // its entry is "<archive>/data/<key>"
   std::uint64_t elements = 0;
+
+  // Bytes of one element.
+  std::uint64_t unit() const { return type && type->dtype ? size_of(*type->dtype) : 1; }
 };
 
 struct PickleTensor {
   const PickleStorage* storage = nullptr;
   DType dtype = DType::float32;
-  std::uint64_t offset = 0;  // in elements. The whole tensor lies within the storage
+  const ByteType* type = nullptr;  // not null: `dtype` is uint8, and this is the type's name
+  std::uint64_t offset = 0;        // in elements. The whole tensor lies within the storage
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;  // not negative; 0 repeats elements
 };
@@ -45,7 +51,9 @@ struct PickleValue {
     dict,
     object,
     storage,
-    tensor
+    tensor,
+    opaque,      // a plain value that no weights need: bytes, a set, a number of more than 64 bits
+    unstorable,  // a tensor that no checkpoint holds; its text says why, and what to do
   };
   struct Characters {
     const char* data;
@@ -57,7 +65,7 @@ struct PickleValue {
     double real;
     const PickleStorage* storage;
     const PickleTensor* tensor;
-    Characters characters;  // of a text, or a name as "module\nname"
+    Characters characters;  // of a text or a refused tensor, or a name as "module\nname"
   };
   // Of a list or tuple; of a dict keys and values in turns; of an object its dict. May contain itself.
   std::vector<const PickleValue*> items = {};
@@ -66,7 +74,7 @@ struct PickleValue {
 };
 
 struct Unpickled {
-  // Texts point into the pickle.
+  // Texts point into the pickle, or to constants.
   std::deque<PickleValue> values;
   std::deque<PickleStorage> storages;
   std::deque<PickleTensor> tensors;
