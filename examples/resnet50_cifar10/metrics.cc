@@ -14,9 +14,7 @@ std::unique_ptr<holdfast::MetricSink> make_metrics(const Options& options) {
   if (options.metrics.empty()) return nullptr;
   holdfast::FileSystem& disk = holdfast::FileSystem::real();
   if (std::filesystem::path(options.metrics).extension() == ".csv") {
-    const bool branch = !options.checkpointer.start.resume_from.empty();
-    return std::make_unique<holdfast::CsvSink>(disk, options.metrics,
-                                               holdfast::CsvOptions{.keep_dropped = branch});
+    return std::make_unique<holdfast::CsvSink>(disk, options.metrics);
   }
   auto file = std::make_shared<holdfast::LineFile>(disk, options.metrics);
   return std::make_unique<holdfast::JsonlSink>(options.metrics,

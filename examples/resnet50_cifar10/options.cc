@@ -353,8 +353,11 @@ class Parser {
             "--trust-directory", checkpointer.start.trust_directory,
             "Go on although another user owns DIR or may write to it. That user could choose the checkpoint")
         ->group(kGroup);
-    auto* resume = app_.add_option("--resume-from", checkpointer.start.resume_from,
-                                   "Resume from this step or file instead of the newest. Deletes nothing");
+    auto* resume =
+        app_.add_option("--resume-from", checkpointer.start.resume_from,
+                        "Resume from this step or file instead of the newest, once: a start goes on with the "
+                        "newest if that has grown from there. STEP@WORD with a new word: once more. "
+                        "Deletes nothing");
     auto* init = app_.add_option(
         "--init-from", checkpointer.start.init_from,
         "Load the weights of FILE: a checkpoint, PyTorch or safetensors. All else starts fresh");

@@ -125,6 +125,18 @@ TEST_F(Supervise, ProgressIsNoLoop) {
   EXPECT_EQ(lives(), 6U);
 }
 
+// With --resume-from: the steps of the branch are lower than those that were committed before.
+TEST_F(Supervise, ARunThatWentBackMakesProgressFromThere) {
+  RunState before{.attempt = 1, .phase = RunPhase::interrupted, .step = 100, .durable_step = 100};
+  before.boot_id = boot_id();
+  say(before);
+  const std::string more = "n=$(($(wc -l <lives) + 1)); " + attempt("interrupted", "$n") +
+                           "[ $n -lt 8 ] || { " + attempt("complete", "$n") + "exit 0; }; exit 75";
+  const Ended ended = run(in_directory({"--max-restarts", "2"}), more);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(lives(), 7U);
+}
+
 TEST_F(Supervise, ProgressOfOthersIsNoProgress) {
   // Beside it, somebody else's attempts go forward and end.
   const std::string beside = "k=$(wc -l <lives); n=$((2 * k - 1)); " + attempt("interrupted", "5") +

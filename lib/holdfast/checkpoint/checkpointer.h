@@ -34,6 +34,7 @@ struct Resumed {
   std::string checkpoint;        // file it came from
   std::vector<Skipped> skipped;  // newer files that were not used, and why
   bool evaluation_due = false;   // the interrupted attempt had not finished its evaluation at this step
+  bool branch = false;           // `resume_from` chose it: what other attempts did later does not count
   double loss = 0;               // of the recorded step; NaN if the program did not report it
   bool bit_exact = true;         // false: device, libraries, threads, options … differ; logged
 };

@@ -35,7 +35,9 @@ struct Seams {
 
 // Where resume() starts.
 struct StartOptions {
-  // Another starting point than the newest: a step, or a file (in the run directory or elsewhere).
+  // Another starting point than the newest: a step, or a file (in the run directory or elsewhere). It begins
+  // a branch, once: if the newest checkpoint has grown from it, the run goes on with the newest, so that a
+  // restart loses nothing. "1200@WORD", with a word that is new, goes back to step 1200 once more.
   std::string resume_from = {};
   // Weights of this file alone, when the start is fresh: a checkpoint, or a file of safetensors or PyTorch
   // (docs/interop.md) with the keys of the model's state dict (the module is the one added as "model").

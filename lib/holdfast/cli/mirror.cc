@@ -10,6 +10,9 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/mirror_run.h"
+#include "holdfast/cli/run_account.h"
+#include "holdfast/store/claim.h"
+#include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -26,15 +29,18 @@ mirror tries again and training goes on; `holdfast status DIR` shows it.
 
 HOME belongs to one run on one machine at a time: the mirror claims it. It ends with 76 if another machine has
 claimed it since. SIGTERM: the newest checkpoint may still get home, within HOLDFAST_TERM_GRACE.
+One mirror serves a DIR: a second one on this machine is refused.
 
 Exit code: 0: the newest checkpoint is home. 75: it was told to stop before. 76: another machine owns HOME.
+78: another mirror on this machine brings DIR home.
 
 Example:
   holdfast mirror /nvme/run1 --to /mnt/efs/run1)";
 
 constexpr char kFetchFooter[] =
     R"(Run it before each start of a trainer whose DIR may be new or empty. It claims the next attempt in HOME, and fetches
-the newest checkpoint that verifies if DIR lacks it. `holdfast supervise --mirror HOME` does it by itself.
+the newest checkpoint that verifies if DIR lacks it. `holdfast supervise --mirror HOME` does it by itself, and fetch
+is refused (78) while it runs, or while a trainer runs in DIR on this machine.
 
 Example:
   holdfast fetch /nvme/run1 --from rclone:s3:bucket/run1)";
@@ -87,7 +93,18 @@ int run_mirror(const MirrorRequest& request) {
   }
 }
 
+// The claims of a fetch would end that trainer with 76.
+void check_nobody_trains(const std::filesystem::path& directory) {
+  const auto run = FileSystem::real().open_directory(directory, false);
+  const auto words = run ? attempt_words(*run, kHighestNumber) : std::vector<AttemptWord>{};
+  if (words.empty() || !is_here(words.front().claimant) || !may_be_alive(words.front(), {})) return;
+  throw RefusedError(directory.native() + ": attempt " + std::to_string(words.front().attempt) +
+                     " trains there (process " + std::to_string(words.front().claimant.process.pid) +
+                     "); a fetch belongs before a start. Nothing was changed");
+}
+
 int run_fetch(const MirrorRequest& request, bool json) {
+  check_nobody_trains(request.directory);
   const PreparedStart start = MirrorRun(request).prepare();
   if (json) {
     nlohmann::ordered_json report{{"schema", kJsonSchema},

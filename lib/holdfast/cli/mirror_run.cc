@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/durations.h"
@@ -44,13 +45,17 @@ MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
       home_wait_(duration_of("--home-wait", request.home_wait)),
       also_(std::move(also)),
       trainer_(FileSystem::real(), request.directory, Clock::real()),
+      copies_lock_(FileSystem::real(), request.directory, LocalLock::Work::copies),
+      starts_lock_(FileSystem::real(), request.directory, LocalLock::Work::starts),
       verifier_(kVerifyThreads),
       pace_(
           Clock::real(), request.limit, [this] { poll(); }, [this] { give_way(); }),
       home_(open_home({.place = request.home, .keep = request.home_keep, .mount = request.home_mount},
                       FileSystem::real(), verifier_, pace_)),
-      mirror_(FileSystem::real(), verifier_, *home_, {.directory = request.directory, .once = request.once},
-              pace_) {
+      mirror_(
+          FileSystem::real(), verifier_, *home_,
+          {.directory = request.directory, .once = request.once, .before_work = [this] { hold_copies(); }},
+          pace_) {
   // Nobody loads a state here, so no image of one takes memory beside the trainer's.
   verifier_.stop_keeping();
   if (!request.home.starts_with(kRclonePrefix) && request.home_mount.empty() &&
@@ -66,6 +71,42 @@ MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
 void MirrorRun::work_quietly() {
   setpriority(PRIO_PROCESS, 0, kNiceness);
   syscall(SYS_ioprio_set, kOfThisProcess, 0, kIdleClass);
+}
+
+// The later claim of two mirrors in HOME would end the other one, and its trainer with 76.
+void MirrorRun::hold_copies() {
+  if (request_.supervised) return hold_both({});
+  if (copies_lock_.hold()) return;
+  throw AnotherMirror(
+      request_.directory.native() +
+      ": another mirror on this machine brings its checkpoints home (`holdfast supervise "
+      "--mirror`, `holdfast mirror`); `holdfast status` shows what is home. Nothing was changed");
+}
+
+void MirrorRun::hold_starts() {
+  if (request_.supervised) return hold_both(home_wait_);
+  if (starts_lock_.hold()) return;
+  throw AnotherMirror(
+      request_.directory.native() +
+      ": `holdfast supervise --mirror` on this machine fetches before each start by itself, or "
+      "another `holdfast fetch` runs. Nothing was changed");
+}
+
+// A helper that somebody has started by hand may be at work, and will end.
+void MirrorRun::hold_both(std::optional<Duration> limit) {
+  const SteadyTime began = Clock::real().now();
+  bool said = false;
+  while (!starts_lock_.hold() || !copies_lock_.hold()) {
+    if (limit && Clock::real().now() >= began + *limit) {
+      throw HomeError(request_.directory.native() +
+                      ": another mirror on this machine still brings its checkpoints home; stop it");
+    }
+    if (!std::exchange(said, true)) {
+      log_warning("another mirror on this machine brings the checkpoints of {} home: waiting until it ends",
+                  request_.directory);
+    }
+    pace_.wait(std::chrono::seconds(1));
+  }
 }
 
 void MirrorRun::poll() {
@@ -137,6 +178,7 @@ void MirrorRun::give_way() {
 }
 
 int MirrorRun::mirror() {
+  hold_copies();
   try {
     mirror_.run();
   } catch (const MirrorStopped&) {
@@ -147,6 +189,7 @@ int MirrorRun::mirror() {
 }
 
 PreparedStart MirrorRun::prepare() {
+  hold_starts();
   const Preparing preparing(preparing_);
   PreparedStart start =
       prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_, home_wait_);

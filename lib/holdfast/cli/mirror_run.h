@@ -13,6 +13,7 @@
 #include <string>
 
 #include "holdfast/cli/attended_child.h"
+#include "holdfast/mirror/local_lock.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
 #include "holdfast/mirror/trainer_signs.h"
@@ -36,6 +37,7 @@ struct MirrorRequest {
   std::filesystem::path home_mount = {};
   double limit = 0;  // MB/s; 0: none
   bool once = false;
+  bool supervised = false;          // by `supervise`, which prepares every start itself
   std::string home_wait = "10min";  // how long a start waits for HOME
 };
 
@@ -44,9 +46,11 @@ class MirrorRun {
   // `also`: called whenever the mirror is polled.
   explicit MirrorRun(const MirrorRequest& request, std::function<void()> also = {});
 
-  // 0: the newest checkpoint is home. 75: it was told to stop before.
+  // 0: the newest checkpoint is home. 75: it was told to stop before. RefusedError: another mirror on this
+  // machine does it.
   int mirror();
-  // Waits for HOME; then without it, from a good checkpoint in the run directory.
+  // Waits for HOME; then without it, from a good checkpoint in the run directory. RefusedError: a supervisor
+  // on this machine does it.
   PreparedStart prepare();
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
@@ -60,6 +64,9 @@ class MirrorRun {
 
  private:
   static void work_quietly();
+  void hold_copies();
+  void hold_starts();
+  void hold_both(std::optional<Duration> limit);
   void hear();
   void give_way();
   bool trainer_may_save() const;
@@ -72,6 +79,8 @@ class MirrorRun {
   SteadyTime next_look_{};         // at the trainer, after a signal
   bool preparing_ = false;
   TrainerSigns trainer_;
+  LocalLock copies_lock_;
+  LocalLock starts_lock_;
   FileVerifier verifier_;
   Pace pace_;
   std::unique_ptr<Home> home_;

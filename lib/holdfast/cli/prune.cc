@@ -199,7 +199,9 @@ void prune_home(const PruneRequest& options) {
   request.directory = options.directory;
   request.once = true;
   if (!options.dry_run) {
-    if (MirrorRun(request).mirror() != 0)
+    // Until HOME is pruned: a mirror that began meanwhile would be superseded.
+    MirrorRun run(request);
+    if (run.mirror() != 0)
       throw Error("the newest checkpoints are not home yet; nothing was deleted", ExitCode::interrupted);
     if (!request.home.starts_with(kRclonePrefix)) prune_directory(request);
     if (!options.json)

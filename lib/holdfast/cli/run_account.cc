@@ -50,8 +50,11 @@ void SupervisedRun::begin(const RunNews& news) {
 }
 
 void SupervisedRun::learn(const RunNews& news) {
+  // The newest first. A run that went back has a lower step than before, and makes progress from there.
   for (const AttemptWord& word : news.attempts) {
-    if (word.state) durable_step_ = std::max(durable_step_, word.state->durable_step);
+    if (!word.state || word.state->durable_step < 0) continue;
+    durable_step_ = word.state->durable_step;
+    return;
   }
 }
 

@@ -33,6 +33,7 @@ int run_supervise(const SuperviseRequest& options) {
                         .home_keep = options.home_keep,
                         .home_mount = options.home_mount,
                         .limit = options.mirror_limit,
+                        .supervised = true,
                         .home_wait = options.home_wait});
   return run_apart([&] { return Supervisor(options, &mirror).run(); },
                    [&](pid_t who) { return mirror.lives_after(who); });

@@ -34,7 +34,8 @@ void CsvSink::attempt_to(std::int64_t step, const Write& write) {
   if (failed_) return;
   try {
     if (!file_) {
-      const CsvPosition position{.step = step, .attempt = attempt_, .keep_dropped = options_.keep_dropped};
+      const CsvPosition position{
+          .step = step, .attempt = attempt_, .keep_dropped = branch_ || options_.keep_dropped};
       file_ = std::make_unique<CsvFile>(file_system_, path_, position);
     }
     write();
@@ -47,6 +48,7 @@ void CsvSink::attempt_to(std::int64_t step, const Write& write) {
 
 void CsvSink::begin(const BeginEvent& event) {
   attempt_ = event.attempt;
+  branch_ = event.branch;
   attempt_to(event.step, [] {});
 }
 

@@ -27,9 +27,8 @@ namespace holdfast { inline namespace v0_2 {
 class CsvFile;
 
 struct CsvOptions {
-  // True for a resume from a chosen point (CheckpointerOptions::start.resume_from): keeps the rows of the
-  // abandoned branch under another name. Default false: later steps are computed again. Cost: one more file
-  // each time.
+  // Keeps rows of later steps under another name at every resume. Default false: only at one that begins a
+  // branch (BeginEvent::branch); otherwise these steps are computed again. Cost: one more file each time.
   bool keep_dropped = false;
 };
 
@@ -54,6 +53,7 @@ class HOLDFAST_EXPORT CsvSink final : public MetricSink {
   CsvOptions options_;
   const Clock& clock_;
   std::uint64_t attempt_ = 0;
+  bool branch_ = false;
   std::unique_ptr<CsvFile> file_;  // null until begin()
   bool failed_ = false;
   std::array<char, 320> buffer_{};  // kCsvRowSize

@@ -23,6 +23,7 @@ struct BeginEvent {
   double loss = std::numeric_limits<double>::quiet_NaN();           // of `step`; NaN: unknown
   double learning_rate = std::numeric_limits<double>::quiet_NaN();  // of its update; NaN: unknown
   bool evaluation_due = false;                                      // the evaluation of `step` comes again
+  bool branch = false;                                              // Resumed::branch
 };
 
 // A save became durable: its cost, and the work that was at risk until then.

@@ -21,20 +21,7 @@ namespace {
 // Lengths, checksums and protobuf's fixed fields are little-endian, and are copied as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
-
-// Field numbers of tensorflow's event.proto and summary.proto.
-constexpr int kWallTime = 1;  // of Event
-constexpr int kStep = 2;
-constexpr int kFileVersion = 3;
-constexpr int kSummary = 5;
-constexpr int kSessionLog = 7;
-constexpr int kTag = 1;  // of Value
-constexpr int kSimpleValue = 2;
-constexpr int kHisto = 5;
-constexpr int kValue = 1;   // of Summary
-constexpr int kStatus = 1;  // of SessionLog
-constexpr std::uint64_t kStart = 1;
+using namespace event_fields;
 
 // CRC-32C (Castagnoli), as TensorFlow's record format demands.
 constexpr auto kCrcTable = [] {
@@ -47,10 +34,6 @@ constexpr auto kCrcTable = [] {
   }
   return table;
 }();
-
-// TensorFlow's masking: the checksum of data that holds checksums would be weak
-// (tensorflow/core/lib/hash/crc32c.h).
-std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8U; }
 
 template <class T>
 std::string_view bytes_of(const T& value) {
@@ -65,8 +48,8 @@ WireMessage event_at(WallTime at, std::int64_t step) {
 
 // The number after the prefix; nullopt for another file.
 std::optional<std::int64_t> number_in(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
+  if (!name.starts_with(kEventFilePrefix)) return std::nullopt;
+  name.remove_prefix(kEventFilePrefix.size());
   return parse_int(name.substr(0, name.find('.')));
 }
 
@@ -84,6 +67,9 @@ std::uint32_t crc32c(std::string_view bytes) {
   for (const char byte : bytes) crc = kCrcTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff] ^ (crc >> 8);
   return ~crc;
 }
+
+// The checksum of data that holds checksums would be weak (tensorflow/core/lib/hash/crc32c.h).
+std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8U; }
 
 // Wire types of protobuf: 0 a varint, 1 eight bytes, 2 a length and its bytes, 5 four bytes.
 void WireMessage::key(int field, unsigned wire_type) {
@@ -146,7 +132,7 @@ EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& direc
   for (int tries = 0; file_ == nullptr && tries < 100; ++tries, ++number) {
     std::array<char, 24> digits{};
     std::snprintf(digits.data(), digits.size(), "%010lld", static_cast<long long>(number));
-    const std::string name = std::string(kPrefix) + digits.data() + end + ".holdfast";
+    const std::string name = std::string(kEventFilePrefix) + digits.data() + end + ".holdfast";
     path_ = directory / name;
     file_ = folder->open(name, OpenMode::create);
   }
@@ -184,9 +170,9 @@ void EventFile::record(const WireMessage& event) {
   // TFRecord: the length has a checksum of its own, because a reader needs it before it can read the rest.
   const std::uint64_t length = event.text().size();
   buffer_ += bytes_of(length);
-  buffer_ += bytes_of(masked(crc32c(bytes_of(length))));
+  buffer_ += bytes_of(masked_crc32c(bytes_of(length)));
   buffer_ += event.text();
-  buffer_ += bytes_of(masked(crc32c(event.text())));
+  buffer_ += bytes_of(masked_crc32c(event.text()));
 }
 
 void EventFile::flush() {

@@ -14,8 +14,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +28,25 @@
 
 namespace holdfast { inline namespace v0_2 {
 
+inline constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
+
+// Field numbers of tensorflow's event.proto and summary.proto.
+namespace event_fields {
+inline constexpr int kWallTime = 1;  // of Event
+inline constexpr int kStep = 2;
+inline constexpr int kFileVersion = 3;
+inline constexpr int kSummary = 5;
+inline constexpr int kSessionLog = 7;
+inline constexpr int kTag = 1;  // of Value
+inline constexpr int kSimpleValue = 2;
+inline constexpr int kHisto = 5;
+inline constexpr int kValue = 1;   // of Summary
+inline constexpr int kStatus = 1;  // of SessionLog
+inline constexpr std::uint64_t kStart = 1;
+}  // namespace event_fields
+
 std::uint32_t crc32c(std::string_view bytes);
+std::uint32_t masked_crc32c(std::string_view bytes);  // as records have it
 
 // A protobuf message in its wire format.
 class WireMessage {
@@ -52,6 +72,11 @@ struct Scalar {
   std::string_view tag;
   double value;
 };
+
+// The tags that a reader of the folder shows at that step. Reads the newest files, as far back as they say
+// something about it; a file that cannot be read shows nothing.
+std::set<std::string, std::less<>> tags_at(FileSystem& file_system, const std::filesystem::path& directory,
+                                           std::int64_t step);
 
 class EventFile {
  public:

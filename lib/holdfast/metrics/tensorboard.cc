@@ -1,5 +1,7 @@
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,22 +24,27 @@ class TensorBoardSink final : public MetricSink {
 
   void begin(const BeginEvent& event) override {
     const WallTime now = clock_.wall_now();
+    there_ = tags_at(file_system_, directory_, event.step);
+    begun_at_ = event.step;
     file_.emplace(file_system_, directory_, now);
     last_step_ = event.step;
     last_system_step_ = event.step;
-    // What earlier attempts wrote of `step` itself stays, unless its evaluation comes again.
-    // TensorBoard discards earlier points from this step on ("restart"), so recomputed steps appear once.
-    file_->start_at(event.evaluation_due ? event.step : event.step + 1, now);
-    // The record above also drops this step's loss and rate, and no step event will repeat them.
-    if (event.evaluation_due) {
-      if (std::isfinite(event.loss)) put({{"train/loss", event.loss}}, event.step, now);
-      if (std::isfinite(event.learning_rate)) put({{"train/lr", event.learning_rate}}, event.step, now);
-    }
+    // TensorBoard discards earlier points of later steps ("restart"), so recomputed steps appear once. What
+    // earlier attempts wrote of `step` itself stays: nothing repeats most of it.
+    file_->start_at(event.step + 1, now);
+    // Killed between the save and the next write, the earlier attempt has not written them.
+    const auto put_known = [&](const char* tag, double value) {
+      if (event.step > 0 && std::isfinite(value)) put({{tag, value}}, event.step, now);
+    };
+    put_known("train/loss", event.loss);
+    put_known("train/lr", event.learning_rate);
     flush();
   }
 
   void step(const StepEvent& event) override {
     open(event.step - 1);
+    // One that is reported twice must be one point.
+    if (event.step <= last_step_) return;
     last_step_ = event.step;
     std::vector<Scalar> values{{"train/loss", event.loss},
                                {"train/lr", event.learning_rate},
@@ -54,6 +61,8 @@ class TensorBoardSink final : public MetricSink {
 
   void evaluation(const EvaluationEvent& event) override {
     open(event.step);
+    if (event.step <= last_evaluation_) return;
+    last_evaluation_ = event.step;
     put({{"val/accuracy", event.accuracy}, {"val/loss", event.loss}}, event.step, at(event.at));
     flush();
   }
@@ -104,8 +113,10 @@ class TensorBoardSink final : public MetricSink {
     if (!file_) begin({.step = step});
   }
 
-  void put(std::initializer_list<Scalar> values, std::int64_t step, WallTime time) {
-    file_->scalars(std::span(values.begin(), values.size()), step, time);
+  void put(std::vector<Scalar> values, std::int64_t step, WallTime time) {
+    // An evaluation, or the save of a boundary, may come again at the resumed step.
+    if (step == begun_at_) std::erase_if(values, [&](const Scalar& one) { return there_.contains(one.tag); });
+    if (!values.empty()) file_->scalars(values, step, time);
   }
 
   void saved(const SavedEvent& save, WallTime time) {
@@ -127,6 +138,9 @@ class TensorBoardSink final : public MetricSink {
   SteadyTime flushed_{};
   std::int64_t last_step_ = 0;
   std::int64_t last_system_step_ = 0;
+  std::int64_t last_evaluation_ = -1;
+  std::int64_t begun_at_ = 0;
+  std::set<std::string, std::less<>> there_;  // tags that earlier attempts' points have there
   std::int64_t last_saved_ = -1;
 };
 

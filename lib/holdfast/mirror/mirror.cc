@@ -9,6 +9,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/mirror/local_lock.h"
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/lineage.h"
@@ -73,6 +74,8 @@ void Mirror::run() {
       if (busy) continue;
       if (options_.once || (last_look && newest_is_home_)) return;
       pace_.wait(kIdle);
+    } catch (const AnotherMirror&) {
+      throw;
     } catch (const SupersededError&) {
       record_.superseded = !goes_on_here();
       publish_record();
@@ -104,6 +107,7 @@ bool Mirror::turn() {
     if (skipped_.contains(found.id)) continue;
     // The newest decides which history goes home; an older file goes only if the newest grew from it.
     if (lineage && !lineage->contains(found.id)) continue;
+    if (!lineage && options_.before_work) options_.before_work();
     if (!lineage) adopt(*run, found.id.attempt);
     if (!homes_.contains(found.id)) {
       copy(*run, found);

@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,6 +30,8 @@ namespace holdfast { inline namespace v0_2 {
 struct MirrorOptions {
   std::filesystem::path directory = {};  // the run directory
   bool once = false;                     // end when its newest checkpoints are home
+  // Called before each look at HOME, once there is a checkpoint. AnotherMirror ends run().
+  std::function<void()> before_work = {};
 };
 
 class Mirror {

@@ -92,6 +92,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   put(kRunEvaluationDue, record.evaluation_due);
   put(kRunOverrides, readable(record.overrides));
   put(kRunGrownFrom, readable(record.grown_from));
+  if (!record.branches.empty()) put(kRunBranches, record.branches);
   put(kRunTime, record.time);
   put(kRunHost, readable(record.host));
   if (record.world_size > 1) put(kWorldSize, std::int64_t{record.world_size});
@@ -112,6 +113,7 @@ RunRecord run_record_of(const Attributes& attributes) {
   record.evaluation_due = attributes.get_bool(kRunEvaluationDue);
   record.overrides = attributes.get_strings(kRunOverrides);
   record.grown_from = attributes.get_string(kRunGrownFrom);
+  if (attributes.has(kRunBranches)) record.branches = attributes.get_strings(kRunBranches);
   record.time = attributes.get_string(kRunTime);
   record.host = attributes.get_string(kRunHost);
   record.metrics = metrics_of(attributes);

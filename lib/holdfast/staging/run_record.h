@@ -28,8 +28,11 @@ inline constexpr char kRunFinite[] = "run.finite";  // bool: loss and tensors (s
 inline constexpr char kRunEvaluationDue[] = "run.evaluation_due";  // bool: this step is not evaluated yet
 inline constexpr char kRunOverrides[] = "run.overrides";           // strings: options changed at a resume
 inline constexpr char kRunGrownFrom[] = "run.grown_from";          // string: the file it started from
-inline constexpr char kRunTime[] = "run.time";                     // string: when the state was staged, UTC
-inline constexpr char kRunHost[] = "run.host";                     // string
+// strings: the starting points that resume_from chose in this history, oldest first (store/branch.h); absent:
+// none
+inline constexpr char kRunBranches[] = "run.branches";
+inline constexpr char kRunTime[] = "run.time";  // string: when the state was staged, UTC
+inline constexpr char kRunHost[] = "run.host";  // string
 // Three lists of equal length, absent if nothing was measured: names of metrics, their steps, their values.
 inline constexpr char kRunMetrics[] = "run.metrics";             // strings
 inline constexpr char kRunMetricSteps[] = "run.metric_steps";    // ints
@@ -50,6 +53,7 @@ struct RunRecord {
   bool evaluation_due = false;
   std::vector<std::string> overrides;
   std::string grown_from;  // empty: a fresh start
+  Branches branches = {};
   std::string time;
   std::string host;
   Metrics metrics;  // measured before the state was staged, without the loss

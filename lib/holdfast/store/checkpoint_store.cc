@@ -107,7 +107,8 @@ Selection CheckpointStore::preflight() {
   // Opens it anew each time: a start that waits may see the directory appear, or a volume mounted over it.
   auto directory = RunDirectory::open(state_->file_system, state_->options.directory);
   if (!directory) {
-    if (!state_->options.start.step && !state_->options.start.file) return {};
+    const StartingPoint& point = state_->options.start;
+    if (!point.step && !point.file) return {};
     throw RefusedError(state_->options.directory.native() +
                        " does not exist: there is nothing to resume from");
   }

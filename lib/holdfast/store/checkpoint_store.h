@@ -35,6 +35,7 @@ struct CheckpointInfo {
   std::string name;  // within the run directory
   std::uint64_t bytes = 0;
   Ancestry ancestry = {};
+  Branches branches = {};
   bool finite = true;
   Metrics metrics = {};                           // as recorded in the content
   std::optional<std::int64_t> unix_seconds = {};  // when the state was staged, by that machine's wall clock
@@ -49,12 +50,18 @@ struct Skipped {
 struct Selection {
   std::optional<CheckpointInfo> newest;  // nullopt: a fresh start
   std::vector<Skipped> skipped;
+  // A starting point was given, and the newest checkpoint has grown from it: it was chosen instead.
+  bool has_grown = false;
 };
 
-// Where to start: by default the newest checkpoint that verifies, or the user's choice (`--resume-from`).
+// Where to start: by default the newest checkpoint that verifies, or the user's choice (`--resume-from`). If
+// the newest has grown from that choice (branch.h), the newest.
 struct StartingPoint {
   std::optional<std::int64_t> step = {};  // the file of this step that the newest attempt wrote
   std::optional<std::string> file = {};   // a name in the run directory
+  std::string outside = {};               // the path of a file elsewhere, which the caller reads; empty: none
+  std::string word = {};                  // what followed "@": another word is another choice
+  bool given() const { return step || file || !outside.empty(); }
 };
 
 // How many attempts keep their small files: enough for people to see what happened, and few enough that each

@@ -24,6 +24,8 @@
 namespace holdfast { inline namespace v0_2 {
 
 inline constexpr char kAttemptsDirectory[] = "attempts";
+// In that folder, and empty: mirrors on one machine lock it (mirror/local_lock.h).
+inline constexpr char kMirrorDirectory[] = "mirror";
 inline constexpr char kRunStateName[] = "RUN_STATE.json";
 inline constexpr char kHomeStateName[] = "HOME_STATE.json";
 inline constexpr char kHomeStateNewName[] = "HOME_STATE.json.new";  // before its rename

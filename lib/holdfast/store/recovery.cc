@@ -7,6 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/store/branch.h"
 #include "holdfast/store/internal/bad_file.h"
 #include "holdfast/store/internal/run_directory.h"
 #include "holdfast/store/run_state.h"
@@ -28,6 +29,7 @@ CheckpointInfo info_of(const std::string& name, const Verdict& verdict, std::uin
           .name = name,
           .bytes = bytes,
           .ancestry = verdict.ancestry,
+          .branches = verdict.branches,
           .finite = verdict.finite,
           .metrics = verdict.metrics,
           .unix_seconds = verdict.unix_seconds};
@@ -67,7 +69,36 @@ std::vector<Candidate> candidates_in(const Directory& run) {
 
 Selection Recovery::select(Directory& run, Directory* attempts) {
   damaged_.clear();
-  if (options_.start.step || options_.start.file) return chosen(run);
+  if (!options_.start.given()) return newest_of_all(run, attempts);
+  if (newest_has_grown(run)) {
+    Selection selection = newest_of_all(run, attempts);
+    // All that has grown from there may be damaged.
+    selection.has_grown = selection.newest && has_grown_from(selection.newest->branches, options_.start);
+    if (selection.has_grown) return selection;
+  }
+  // A file elsewhere is the caller's to read.
+  if (!options_.start.outside.empty()) return newest_of_all(run, attempts);
+  damaged_.clear();
+  return chosen(run);
+}
+
+// The newest file whose head is good decides, so that a start at another point reads no file in vain.
+bool Recovery::newest_has_grown(Directory& run) {
+  for (const Candidate& candidate : candidates_in(run)) {
+    if (candidate.kind != FileKind::regular) continue;
+    Finding found = examine_once(run, candidate.name, false, Verifier::Depth::head);
+    // As in examine(): one bad look proves nothing.
+    for (int more = 0; more < 2 && is_bad(found); ++more)
+      found = examine_once(run, candidate.name, true, Verifier::Depth::head);
+    const Verdict& head = found.verdict;
+    if (found.outcome != Outcome::good || candidate.id != FileId{.attempt = head.attempt, .step = head.step})
+      continue;
+    return has_grown_from(head.branches, options_.start);
+  }
+  return false;
+}
+
+Selection Recovery::newest_of_all(Directory& run, Directory* attempts) {
   for (int i = 0; i < kRelists; ++i) {
     if (auto selection = newest_good(run, attempts)) return *selection;
   }
@@ -179,9 +210,6 @@ Recovery::Finding Recovery::examine(Directory& run, const std::string& name, std
     if (!status) return {};
     if (status->size == known->second.bytes) return known->second;
   }
-  const auto bad = [](const Finding& seen) {
-    return seen.outcome == Outcome::damaged || seen.outcome == Outcome::unreadable;
-  };
   const auto earlier = found_unreadable_.find(name);
   std::optional<Finding> unreadable;
   // A file that failed three looks in an earlier selection gets one more, not three: each may take minutes.
@@ -191,11 +219,11 @@ Recovery::Finding Recovery::examine(Directory& run, const std::string& name, std
   Finding found = examine_once(run, name, false);
   for (int looked = 1;; ++looked) {
     if (found.outcome == Outcome::unreadable) unreadable = found;
-    if (!bad(found) || looked == looks) break;
+    if (!is_bad(found) || looked == looks) break;
     found = examine_once(run, name, true);
   }
   // Damage beside a failed read proves nothing, so the file counts as unreadable and is not moved.
-  if (unreadable && bad(found)) return found_unreadable_[name] = *unreadable;
+  if (unreadable && is_bad(found)) return found_unreadable_[name] = *unreadable;
   if (unreadable && found.outcome != Outcome::vanished) {
     log_warning("{}: one read failed with {} and a later one succeeded; watch that volume",
                 path_in(run, name), strerrorname_np(unreadable->refused->code()));
@@ -211,13 +239,14 @@ Recovery::Finding Recovery::examine(Directory& run, const std::string& name, std
   return found;
 }
 
-Recovery::Finding Recovery::examine_once(Directory& run, const std::string& name, bool uncached) {
+Recovery::Finding Recovery::examine_once(Directory& run, const std::string& name, bool uncached,
+                                         Verifier::Depth depth) {
   try {
     const auto file = run.open(name, OpenMode::read);
     if (!file) return {};
     Finding found;
     found.bytes = file->size();
-    found.verdict = verifier_.inspect(*file, Verifier::Depth::full, uncached);
+    found.verdict = verifier_.inspect(*file, depth, uncached);
     switch (found.verdict.kind) {
       case Verdict::Kind::good:
         found.outcome = Outcome::good;

@@ -52,11 +52,17 @@ class Recovery {
     std::uint64_t bytes = 0;
     std::optional<IoError> refused = {};  // set if unreadable
   };
+  static bool is_bad(const Finding& seen) {
+    return seen.outcome == Outcome::damaged || seen.outcome == Outcome::unreadable;
+  }
 
   Finding examine(Directory& run, const std::string& name, std::optional<FileId> id);
-  Finding examine_once(Directory& run, const std::string& name, bool uncached);
+  Finding examine_once(Directory& run, const std::string& name, bool uncached,
+                       Verifier::Depth depth = Verifier::Depth::full);
   // nullopt: a file vanished during its look, so the list is out of date.
   std::optional<Selection> newest_good(Directory& run, Directory* attempts);
+  Selection newest_of_all(Directory& run, Directory* attempts);
+  bool newest_has_grown(Directory& run);
   Selection chosen(Directory& run);
   void refuse_unless_fresh(Directory& run, Directory* attempts, const std::vector<Skipped>& skipped) const;
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "holdfast/base/export.h"
 #include "holdfast/io/file_system.h"
@@ -19,6 +20,9 @@ using AttemptNumber = std::uint64_t;
 
 // For every earlier attempt, the last step that this history continued from.
 using Ancestry = std::map<AttemptNumber, std::int64_t>;
+
+// The starting points that a user chose in this history, oldest first (branch.h).
+using Branches = std::vector<std::string>;
 
 // Values measured along a history: metric → step → value. A value belongs to the state at that step,
 // whichever file records it; a file is often written before its state was measured.
@@ -31,6 +35,7 @@ struct Verdict {
   std::int64_t step = 0;    // from the content; must agree with the name
   AttemptNumber attempt = 0;
   Ancestry ancestry = {};
+  Branches branches = {};
   bool finite = true;  // loss and parameters were finite when it was written
   Metrics metrics = {};
   std::optional<std::int64_t> unix_seconds = {};  // when the state was staged, by that machine's wall clock

@@ -140,7 +140,8 @@ int Trainer::run() {
                          .attempt = checkpointer.attempt(),
                          .loss = resumed.loss,
                          .learning_rate = parts_.step.learning_rate(),
-                         .evaluation_due = resumed.evaluation_due};
+                         .evaluation_due = resumed.evaluation_due,
+                         .branch = resumed.branch};
   for (MetricSink* sink : parts_.sinks) sink->begin(begun);
 
   bool stop = checkpointer.tick();  // a stop may be requested before the first step

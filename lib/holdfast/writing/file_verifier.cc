@@ -41,6 +41,7 @@ Verdict accepted(const CheckpointIndex& index) {
     verdict.step = index.step;
     verdict.attempt = record.attempt;
     verdict.ancestry = record.ancestry;
+    verdict.branches = record.branches;
     verdict.finite = record.finite;
     verdict.metrics = record.metrics;
     // NaN compares with nothing, so it is no metric that a policy could choose by.

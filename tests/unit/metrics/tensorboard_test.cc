@@ -190,7 +190,10 @@ TEST_F(TensorBoard, AnEvaluationThatComesAgainIsThereOnce) {
   {
     const auto sink = this->sink();
     sink->begin({.step = 0, .attempt = 1});
-    sink->step(step(1));
+    StepEvent first = step(1);
+    first.accuracy = 0.75;
+    first.images_per_s = 7;
+    sink->step(first);
     sink->evaluation({.step = 1, .accuracy = 0.5});
   }
   const auto sink = this->sink();
@@ -199,7 +202,10 @@ TEST_F(TensorBoard, AnEvaluationThatComesAgainIsThereOnce) {
   sink->step(step(2));
   sink->flush();
   EXPECT_THAT(read(), HasSubstr("train/loss 1=1 2=0.5\n"));
-  EXPECT_THAT(read(), HasSubstr("train/lr 1=0.25 2=0.5\n"));
+  EXPECT_THAT(read(), HasSubstr("train/lr 1=0.5 2=0.5\n")) << "what was written stays";
+  EXPECT_THAT(read(), HasSubstr("train/accuracy 1=0.75\n"));
+  EXPECT_THAT(read(), HasSubstr("train/images_per_second 1=7 2=0\n"));
+  EXPECT_THAT(read(), HasSubstr("train/epoch 1=0 2=0\n"));
   EXPECT_THAT(read(), HasSubstr("val/accuracy 1=0.5\n"));
 }
 

@@ -161,6 +161,7 @@ void RankStart::tell_verdict() {
   const StartedRun& started = run_.started;
   group_.tell(kVerdict, {{"attempt", started.record.attempt},
                          {"fresh", started.resumed.fresh},
+                         {"branch", started.resumed.branch},
                          {"checkpoint", started.resumed.checkpoint},
                          {"durable", started.durable.step},
                          {"bytes", file_ ? file_->size() : 0},
@@ -189,6 +190,7 @@ Verdict RankStart::hear_verdict() {
   throw_if_failed(told, 0);
   return {.attempt = told.value("attempt", AttemptNumber{0}),
           .fresh = told.value("fresh", true),
+          .branch = told.value("branch", false),
           .checkpoint = told.value("checkpoint", std::string()),
           .durable = told.value("durable", std::int64_t{-1}),
           .bytes = told.value("bytes", std::uint64_t{0}),

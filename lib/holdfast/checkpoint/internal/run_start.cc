@@ -85,6 +85,8 @@ bool promise_bits(Run& run, const Start& start, int world_size, const std::vecto
 void record_history(Run& run, const Start& start, RunRecord& record) {
   if (!start.outside) record.ancestry = grown_from(start.record, start.step);
   record.grown_from = start.name;
+  record.branches = start.record.branches;
+  if (!start.branch.empty()) record.branches.push_back(start.branch);
   record.overrides = start.record.overrides;
   for (const std::string& name : run.options.start.overrides) {
     if (std::find(record.overrides.begin(), record.overrides.end(), name) == record.overrides.end()) {
@@ -115,8 +117,15 @@ void go_on(Run& run, const Start& start, StartedRun& started) {
     log_info("init_from is for a fresh start: this run goes on instead");
   }
   const bool same_options = load_state(run, start, 0, started);
+  if (!start.once_more.empty()) {
+    log_info(
+        "resume_from {}: the newest checkpoint has grown from there, so the run goes on with it; to go back "
+        "there once more, {}",
+        run.options.start.resume_from, start.once_more);
+  }
   log_info("resuming from step {} ({}, {})", start.step, start.name,
            format_duration(run.clock.now() - started.began));
+  started.resumed.branch = !start.branch.empty();
   record_history(run, start, started.record);
   if (start.outside) return;
   // With other options, different losses are expected.
@@ -131,8 +140,8 @@ bool next_start_is_here(Run& run, const Start& start, CheckpointStore& store) {
   const bool here = start.fresh || (!held.empty() && held.front().name == start.name);
   if (!run.options.start.resume_from.empty() && !here && !held.empty()) {
     log_warning(
-        "resume_from starts again from step {}, although {} exists: each such start is a new branch; leave "
-        "the option out to resume from the newest",
+        "resume_from starts again from step {}, although {} exists: a new branch begins, and later starts "
+        "with the same option go on with it",
         start.step, held.front().name);
   }
   return here;
@@ -142,7 +151,7 @@ void become(Run& run, StartFinder& finder, Start start, StartedRun& started) {
   CheckpointStore& store = *started.store;
   Selection chosen = store.recover();
   store.trial_commit();
-  if (!start.outside) {
+  if (!start.outside || chosen.has_grown) {
     // Includes commits that a predecessor made until it was fenced off.
     Start now = finder.candidate(store, chosen);
     if (now.fresh && !start.fresh) {

@@ -14,6 +14,8 @@
 #include "holdfast/format/state_dict.h"
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/ranks/ranked_state.h"
+#include "holdfast/store/branch.h"
+#include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -63,17 +65,19 @@ void StartFinder::end_reading_ahead() {
 }
 
 std::unique_ptr<CheckpointStore> StartFinder::open_store() {
-  const StartingPoint point = starting_point();
+  point_ = starting_point_from(run_.options.start.resume_from, run_.file_system, run_.options.directory);
+  outside_ = point_.outside;
   // The verifier then has what was read ahead, and the store need not read it again.
   end_reading_ahead();
-  return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point), run_.verifier);
+  return std::make_unique<CheckpointStore>(run_.file_system, run_.clock, store_options(point_),
+                                           run_.verifier);
 }
 
 StoreOptions StartFinder::store_options(const StartingPoint& point) const {
   const CheckpointerOptions& options = run_.options;
   return {.directory = options.directory,
           // The user chose a file elsewhere: this loses nothing in the run directory.
-          .allow_fresh = options.start.allow_fresh || !outside_.empty(),
+          .allow_fresh = options.start.allow_fresh || !point.outside.empty(),
           .start = point,
           .keep = options.keep,
           .mount = options.mount,
@@ -81,36 +85,18 @@ StoreOptions StartFinder::store_options(const StartingPoint& point) const {
           .read_back = options.writing.read_back};
 }
 
-// A number is a step. Anything else is a file: one of the run directory by its name or path, or one
-// elsewhere.
-StartingPoint StartFinder::starting_point() {
-  const CheckpointerOptions& options = run_.options;
-  StartingPoint point;
-  if (options.start.resume_from.empty()) return point;
-  if (const auto step = parse_int(options.start.resume_from)) {
-    if (*step < 0) throw UsageError("resume_from " + options.start.resume_from + ": steps are not negative");
-    point.step = *step;
-    return point;
+Start StartFinder::candidate(CheckpointStore& store, const Selection& selection) {
+  if (selection.has_grown) outside_.clear();
+  Start start = outside_.empty() ? from_store(store, selection) : from_outside();
+  if (selection.has_grown) {
+    start.once_more = once_more(point_);
+  } else if (point_.given()) {
+    start.branch = branch_from(point_, start.name);
   }
-  const std::filesystem::path file(options.start.resume_from);
-  const auto directory = run_.file_system.open_directory(options.directory, false);
-  std::error_code no_parent;
-  std::error_code no_directory;
-  const bool same_folder = std::filesystem::weakly_canonical(file.parent_path(), no_parent) ==
-                               std::filesystem::weakly_canonical(options.directory, no_directory) &&
-                           !no_parent && !no_directory;
-  const bool beneath =
-      file.has_parent_path() ? same_folder : directory && directory->status(file.native()).has_value();
-  if (beneath) {
-    point.file = file.filename().native();
-  } else {
-    outside_ = file;
-  }
-  return point;
+  return start;
 }
 
-Start StartFinder::candidate(CheckpointStore& store, const Selection& selection) {
-  if (!outside_.empty()) return from_outside();
+Start StartFinder::from_store(CheckpointStore& store, const Selection& selection) {
   Start start;
   if (!selection.newest) return start;
   const std::string path = (run_.options.directory / selection.newest->name).native();
@@ -158,6 +144,7 @@ Start StartFinder::from_outside() {
   // directory that are not ancestors.
   start.record.attempt = 0;
   start.record.ancestry.clear();
+  start.record.branches.clear();
   start.attributes = std::move(index.attributes);
   start.snapshot = std::move(snapshot);
   return start;

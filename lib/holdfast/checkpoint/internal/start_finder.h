@@ -26,6 +26,8 @@ struct Start {
   std::int64_t step = 0;
   std::string name;       // of the file; empty if fresh
   bool outside = false;   // a file that is not in the run directory
+  std::string branch;     // its record if `resume_from` chose it (store/branch.h); else empty
+  std::string once_more;  // the newest has grown from `resume_from`: how to go back there again; else empty
   RunRecord record;       // what the file says
   Attributes attributes;  // of the file
   std::shared_ptr<Snapshot> snapshot;
@@ -53,15 +55,17 @@ class StartFinder {
   // The weights in a checkpoint or a safetensors file; the content decides which it is.
   std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);
 
-  // The file of `resume_from` if it is outside the run directory; else empty. Set by open_store().
+  // The file of `resume_from` if it is outside the run directory and the run starts there; else empty. Set by
+  // open_store() and candidate().
   const std::filesystem::path& outside() const { return outside_; }
 
  private:
-  StartingPoint starting_point();
   StoreOptions store_options(const StartingPoint& point) const;
+  Start from_store(CheckpointStore& store, const Selection& selection);
   Start from_outside();
 
   Run& run_;
+  StartingPoint point_;
   std::filesystem::path outside_;
   std::future<void> reading_ahead_;
 };

@@ -62,6 +62,7 @@ StartedRun StartReceiver::load(const Verdict& verdict, std::shared_ptr<Arena> re
   started.record.world_size = group_.world_size();
   started.record.attempt = verdict.attempt;
   started.resumed.fresh = verdict.fresh;
+  started.resumed.branch = verdict.branch;
   // A fresh start has no loss, and a checkpoint may record none.
   started.resumed.loss = std::numeric_limits<double>::quiet_NaN();
   started.durable = {verdict.durable, verdict.checkpoint, run_.clock.now()};

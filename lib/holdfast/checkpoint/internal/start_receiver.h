@@ -22,6 +22,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 struct Verdict {
   AttemptNumber attempt = 0;
   bool fresh = true;
+  bool branch = false;        // Resumed::branch
   std::string checkpoint;     // the file's name
   std::int64_t durable = -1;  // the newest durable step
   std::uint64_t bytes = 0;    // of the file that all load; 0: none

@@ -1,0 +1,161 @@
+// `resume_from` in a command that is repeated: by a supervisor, systemd or Kubernetes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "together.h"
+
+namespace holdfast::test { namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kFour[] = "step-000000000004-a0001.h5";
+constexpr char kElsewhere[] = "/vol/other/kept.h5";
+
+class ResumeFrom : public testing::Test {
+ protected:
+  // Attempt 1: steps 1..10, checkpoints at 4 and 8, then gone.
+  ResumeFrom() { Attempt(volume.options({SaveEvery::steps(4)})).train_to(10); }
+
+  CheckpointerOptions from(const std::string& choice, int keep = 3) {
+    CheckpointerOptions options = volume.options({SaveEvery::steps(1)});
+    options.start.resume_from = choice;
+    options.keep = KeepLast{keep};
+    return options;
+  }
+  // Lives of one command line, each killed after two saves. Checks where each begins.
+  std::string lives(const CheckpointerOptions& options, std::int64_t first, int count) {
+    std::string state;
+    for (int life = 0; life < count; ++life) {
+      Attempt attempt(options);
+      const std::int64_t expected = first + 2 * life;
+      EXPECT_EQ(attempt.resumed.step, expected) << "life " << life;
+      EXPECT_EQ(attempt.resumed.branch, life == 0);
+      attempt.train_to(expected + 2);
+      state = attempt.state();
+    }
+    return state;
+  }
+  bool holds(const std::string& name) {
+    const auto names = volume.checkpoints();
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  Volume volume;
+  CapturedLog log;
+};
+
+TEST_F(ResumeFrom, ARepeatedCommandGoesOnWithItsBranchAlsoWhenTheStartingPointIsGone) {
+  EXPECT_EQ(lives(from("4", 2), 4, 6), state_after(16));
+  EXPECT_FALSE(holds(kFour)) << "retention has not reached the case";
+  EXPECT_THAT(log.text(), HasSubstr("resume_from 4: the newest checkpoint has grown from there"));
+  EXPECT_TRUE(holds("step-000000000008-a0001.h5")) << "the other branch is nobody's to delete";
+}
+
+TEST_F(ResumeFrom, ByTheFilesName) {
+  EXPECT_EQ(lives(from(kFour, 2), 4, 5), state_after(14));
+  EXPECT_FALSE(holds(kFour));
+}
+
+TEST_F(ResumeFrom, ByTheFilesPath) {
+  EXPECT_EQ(lives(from(volume.path(kFour), 2), 4, 5), state_after(14));
+  EXPECT_FALSE(holds(kFour));
+}
+
+TEST_F(ResumeFrom, ByAFileElsewhereThatIsDeletedMeanwhile) {
+  volume.disk.open_directory("/vol/other", true);
+  volume.disk.put(kElsewhere, volume.disk.get(volume.path(kFour)));
+  lives(from(kElsewhere), 4, 2);
+  volume.disk.open_directory("/vol/other", false)->unlink("kept.h5");
+  Attempt next(from(kElsewhere));
+  EXPECT_EQ(next.resumed.step, 8);
+  next.train_to(12);
+  EXPECT_EQ(next.state(), state_after(12));
+  EXPECT_THAT(log.text(), HasSubstr("a copy of that file under another name"));
+}
+
+TEST_F(ResumeFrom, ABranchWithoutACommitBeginsAgain) {
+  Attempt(volume.options()).train_to(9);
+  for (int life = 0; life < 3; ++life) {
+    CheckpointerOptions options = from("4");
+    options.every.clear();
+    EXPECT_EQ(Attempt(options).resumed.step, 4);
+  }
+  lives(from("4"), 4, 2);
+}
+
+TEST_F(ResumeFrom, AnotherWordGoesBackOnceMore) {
+  lives(from("4"), 4, 3);
+  EXPECT_EQ(lives(from("4@again"), 4, 3), state_after(10));
+  // Both choices are in the history now.
+  EXPECT_EQ(Attempt(from("4")).resumed.step, 10);
+  EXPECT_EQ(Attempt(from("4@again")).resumed.step, 10);
+  EXPECT_EQ(Attempt(from(std::string(kFour) + "@third")).resumed.step, 4);
+  for (const char* const wrong : {"4@", "4@two words", "4@\n"}) {
+    MemorySource source;
+    EXPECT_THROW(Checkpointer(source, from(wrong)).resume(), UsageError) << wrong;
+  }
+}
+
+// An ordinary resume is no choice: whoever names that step later goes back to it.
+TEST_F(ResumeFrom, AStepThatALifeWentOnFromIsStillAChoice) {
+  {
+    Attempt second(volume.options({SaveEvery::steps(2)}));
+    EXPECT_EQ(second.resumed.step, 8);
+    second.train_to(12);
+  }
+  lives(from("8"), 8, 3);
+  // A step of the branch is another choice than that from which it began.
+  EXPECT_EQ(lives(from("10"), 10, 2), state_after(14));
+  EXPECT_EQ(Attempt(from("8")).resumed.step, 14) << "it has grown from both";
+}
+
+TEST_F(ResumeFrom, TheStartingPointStaysWhileItsBranchIsYoung) {
+  Attempt branch(from("4", 3));
+  for (std::int64_t step = 5; step <= 6; ++step) {
+    branch.train_to(step);
+    EXPECT_TRUE(holds(kFour)) << "at step " << step;
+  }
+  branch.train_to(7);
+  EXPECT_FALSE(holds(kFour)) << "the branch has three of its own";
+}
+
+TEST_F(ResumeFrom, WhereTheWholeBranchIsDamagedTheStartingPointCountsAgain) {
+  {
+    Attempt branch(from("4"));
+    branch.train_to(5);
+  }
+  const std::string five = volume.path("step-000000000005-a0002.h5");
+  volume.disk.flip_bit(five, volume.disk.get(five).size() - 1000);
+  Attempt again(from("4"));
+  EXPECT_EQ(again.resumed.step, 4) << "step 8 is of the abandoned branch";
+  EXPECT_TRUE(again.resumed.branch);
+}
+
+TEST_F(ResumeFrom, AStepThatNobodyBranchedFromIsRefused) {
+  MemorySource source;
+  EXPECT_THROW(Checkpointer(source, from("5")).resume(), RefusedError);
+}
+
+// Rank 0 decides for all.
+TEST_F(Together, ARepeatedChoiceGoesOnWithItsBranchOnAllRanks) {
+  options.every = {SaveEvery::steps(2)};
+  options.keep = KeepLast{2};
+  live(2, [](Member& one) { one.train_to(12); });
+  EXPECT_THAT(errors(), testing::Each(std::string()));
+  options.start.resume_from = "10";
+  for (int life = 0; life < 4; ++life) {
+    live(2, [life](Member& one) {
+      EXPECT_EQ(one.resumed.step, 10 + 2 * life);
+      EXPECT_EQ(one.resumed.branch, life == 0) << "rank " << one.rank;
+      one.train_to(12 + 2 * life);
+    });
+    EXPECT_THAT(errors(), testing::Each(std::string()));
+  }
+  EXPECT_THAT(volume->checkpoints(), Not(Contains("step-000000000010-a0001.h5")));
+}
+
+}}  // namespace holdfast::test
