@@ -44,10 +44,12 @@ TEST(Alerts, OfABlindRunGetTheirMetricFromHealth) {
   };
   std::filesystem::create_directory(folder.path() / "run 1");
   EXPECT_EQ(write((folder.path() / "run 1").string()).exit_code, 0);
-  EXPECT_THAT(read_text(file), HasSubstr("\nholdfast_health_exit_code{run=\"run_1\"} "));
-  EXPECT_EQ(write((folder.path() / "none").string()).exit_code, 0);
   EXPECT_THAT(read_text(file),
-              AllOf(HasSubstr("run=\"none\"} 2\n"), HasSubstr("# TYPE holdfast_health_exit_code gauge\n")));
+              AllOf(HasSubstr("\nholdfast_health_exit_code{run=\"run_1\"} "),
+                    HasSubstr("\nholdfast_run_verdict{run=\"run_1\",verdict=\"untrained\"} 1\n")));
+  EXPECT_EQ(write((folder.path() / "none").string()).exit_code, 0);
+  EXPECT_THAT(read_text(file), AllOf(HasSubstr("run=\"none\"} 2\n"), HasSubstr("verdict=\"unreadable\"} 1\n"),
+                                     HasSubstr("# TYPE holdfast_health_exit_code gauge\n")));
   const Ended checked =
       Subprocess({"/bin/sh", "-c", "promtool check metrics <\"$1\"", "sh", file.string()}).wait();
   if (checked.exit_code != 127) {

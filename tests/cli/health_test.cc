@@ -5,8 +5,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "holdfast/store/claim.h"
+#include "holdfast/store/names.h"
+#include "holdfast/store/run_progress.h"
 #include "support/ledger_text.h"
 #include "support/subprocess.h"
 
@@ -49,7 +52,7 @@ class Health : public testing::Test {
 TEST_F(Health, HelpNamesTheExitCodes) {
   const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "health", "--help"}).wait();
   EXPECT_EQ(ended.exit_code, 0);
-  EXPECT_THAT(ended.out, HasSubstr("1 trains, and a source is blind"));
+  EXPECT_THAT(ended.out, HasSubstr("1 trains, and a source is blind or its saves fail"));
   EXPECT_THAT(ended.out, HasSubstr("Example:\n  holdfast health "));
 }
 
@@ -73,6 +76,21 @@ TEST_F(Health, ABlindSourceHasAnExitCodeUntilItSees) {
             "attempt 1 is blind: its interruption source ec2 has not seen for 1m 10s (status 403)\n");
   put(text.line("source", 195, source("ec2", 0)));
   EXPECT_EQ(run().exit_code, 0);
+}
+
+TEST_F(Health, ARunWhoseSavesFailForThreeIntervalsIsNotWell) {
+  put(ledger(1000).line("source", 20, source("ec2", 0)).progress(990, 1234));
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  RunProgress told{.attempt = 1, .beat = 9, .step = 1234, .durable_step = 34, .save_interval_ms = 300'000};
+  told.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  told.failure = "save of step 1200 failed: no space";
+  for (const auto& [risk, code] : {std::pair{850'000, 0}, std::pair{950'000, 1}}) {
+    told.risk_ms = risk;
+    std::ofstream(fs::path(directory()) / "attempts" / progress_name(1)) << to_record(told);
+    const Ended ended = run();
+    EXPECT_EQ(ended.exit_code, code) << ended.out;
+    EXPECT_THAT(ended.out, HasSubstr(code == 1 ? "attempt 1 is unsaved: 15m " : "attempt 1 trains"));
+  }
 }
 
 TEST_F(Health, WhereNobodyTrainsIsNoHealth) {

@@ -313,6 +313,30 @@ TEST_F(Status, UnsavedWorkHasALimitOfItsOwn) {
   EXPECT_THAT(status().out, HasSubstr("no space"));
 }
 
+TEST_F(Status, SavesThatFailAreAReasonToLookAfterThreeIntervals) {
+  claim(1);
+  state(RunPhase::running, 100, 100);
+  ledger(began(300));
+  RunProgress told = at_step(240);
+  told.save_interval_ms = 5 * 60'000;
+  told.risk_ms = 20 * 60'000;
+  progress(told);
+  EXPECT_EQ(report()["verdict"], "healthy") << "a slow volume: no save has failed";
+  told.failure = "save of step 200 failed: no space";
+  told.risk_ms = 14 * 60'000;
+  progress(told);
+  EXPECT_EQ(report()["verdict"], "healthy");
+  told.risk_ms = 16 * 60'000;
+  progress(told);
+  const Json json = report();
+  EXPECT_EQ(json["verdict"], "unsaved");
+  EXPECT_EQ(json["exit_code"], 1);
+  EXPECT_EQ(json["saves"]["interval_s"], 300);
+  EXPECT_THAT(json["reason"], HasSubstr("no space"));
+  EXPECT_EQ(report({"--max-unsaved", "0s"})["exit_code"], 0) << "for a probe that would end the training";
+  EXPECT_EQ(report({"--max-unsaved", "1h"})["exit_code"], 0);
+}
+
 TEST_F(Status, NonsenseIsSaidInOneLine) {
   EXPECT_EQ(status({"--max-age", "soon"}).exit_code, 64);
   EXPECT_EQ(status({"--color", "blue"}).exit_code, 64);

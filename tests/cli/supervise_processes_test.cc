@@ -109,6 +109,34 @@ TEST_F(Supervise, WhatTheCommandLeavesBehindEndsBeforeTheNextLife) {
   EXPECT_THAT(noted("seen"), ElementsAre("1")) << "the first was gone when the second life began";
 }
 
+// A shell without `exec` ends by the signal at once; its trainer commits after that.
+TEST_F(Supervise, AStopOfAShellWhoseTrainerWasInterruptedIsAnInterruption) {
+  for (const std::string after : {"; true", "; exit 3"}) {
+    fs::remove_all(folder_.path() / "run");
+    for (const std::string file : {"lives", "ready"}) fs::remove(folder_.path() / file);
+    const std::string trainer =
+        "n=1; (trap '" + attempt("interrupted", "5") + "exit 75' TERM; : >ready; " + stay() + ")" + after;
+    Subprocess process(command(in_directory(), script(trainer)));
+    ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
+    process.send(SIGTERM);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.exit_code, 75) << ended.err;
+    EXPECT_EQ(lives(), 1U);
+    EXPECT_THAT(ended.err, HasSubstr("killed by SIGTERM, but attempt 1 says 'interrupted'"));
+  }
+}
+
+TEST_F(Supervise, WhateverCodeFollowsAnInterruptionTheRunGoesOn) {
+  for (const std::string code : {"3", "126", "139"}) {
+    fs::remove_all(folder_.path() / "run");
+    fs::remove(folder_.path() / "lives");
+    const Ended ended =
+        run(in_directory({"--max-restarts", "0"}), "n=1; " + attempt("interrupted", "5") + "exit " + code);
+    EXPECT_EQ(ended.exit_code, 75) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("exit " + code + ", but attempt 1 says 'interrupted'"));
+  }
+}
+
 // As a launcher's workers do.
 TEST_F(Supervise, WhatTheCommandLeavesBehindInAnotherSessionEndsToo) {
   const Ended ended =

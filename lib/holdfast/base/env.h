@@ -46,7 +46,8 @@ inline constexpr EnvVariable kEnvNoticeFile{
 // interruption/sources.h lists the sources and the default.
 inline constexpr EnvVariable kEnvSources{
     "HOLDFAST_SOURCES",
-    "interruption sources, of signal,file,deadline,cloud,ec2,gcp,azure (default signal,file,deadline,cloud)"};
+    "interruption sources, of signal,file,deadline,cloud,ec2,gcp,azure (default signal,file,deadline,cloud); "
+    "signals are heard in any case"};
 // See interruption/required_sight.h.
 inline constexpr EnvVariable kEnvRequireSource{"HOLDFAST_REQUIRE_SOURCE",
                                                "sources, such as ec2, without which no run starts: 75 while "
@@ -153,6 +154,11 @@ inline constexpr EnvVariable kEnvMirrorHome{
     "HOLDFAST_MIRROR_HOME",
     "the HOME of holdfast supervise --mirror. It has prepared the start in its run directory: "
     "there a trainer's own home option is ignored"};
+// See WritingOptions::give_up_unsaved.
+inline constexpr EnvVariable kEnvGiveUpUnsaved{"HOLDFAST_GIVE_UP_UNSAVED",
+                                               "time after which a run whose saves fail ends with 74; 0s: "
+                                               "never (default never; under holdfast supervise "
+                                               "1h, if the reason cannot pass by itself)"};
 // See train/trainer.h.
 inline constexpr EnvVariable kEnvLateResults{
     "HOLDFAST_LATE_RESULTS",

@@ -43,6 +43,9 @@ void CheckpointerOptions::check() const {
     throw UsageError("write_limit is " + format_number(writing.write_limit) +
                      "; give MB/s such as 200, or 0 for no limit");
   }
+  if (writing.give_up_unsaved && *writing.give_up_unsaved < Duration::zero()) {
+    throw UsageError("give_up_unsaved is negative; give for instance 1h, or 0 for never");
+  }
   if (start.mount_wait < std::chrono::seconds(0)) throw UsageError("mount_wait is negative");
   if (start.home_wait < std::chrono::seconds(0)) throw UsageError("home_wait is negative");
   if (!start.home.empty()) check_home(*this);

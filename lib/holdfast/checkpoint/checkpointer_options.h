@@ -71,14 +71,15 @@ struct StartOptions {
 
 // The sources that announce an end, and what the run does about it.
 struct NoticeOptions {
-  bool hear_signals = true;  // interruption/signal_source.h lists them
+  // interruption/signal_source.h lists them. Off: the program handles signals itself.
+  bool hear_signals = true;
   // Read once a second (interruption/notice_file.h). Empty: none. HOLDFAST_NOTICE_FILE adds one.
   std::filesystem::path notice_file = {};
   // The process must end by itself this long after its start; acts as a notice with that deadline. Under
   // `holdfast supervise` it is the time of all lives together (interruption/deadline_source.h).
   std::optional<Duration> max_wall = {};
   // Finds out whether this machine is EC2's, Google's or Azure's, and then asks its metadata service for
-  // notices (interruption/sources.h). HOLDFAST_SOURCES overrides this and hear_signals.
+  // notices (interruption/sources.h). HOLDFAST_SOURCES overrides this.
   bool cloud = true;
   // Sources, such as "ec2", without which resume() does not start: 75 if the service does not answer, 78 if
   // there is none here (interruption/required_sight.h). HOLDFAST_REQUIRE_SOURCE adds some. The start waits
@@ -122,6 +123,10 @@ struct WritingOptions {
   // Reads the written file again before the commit. The head costs milliseconds, the whole file one more
   // read.
   ReadBack read_back = ReadBack::head;
+  // Ends a run that cannot save: if no save has succeeded for this long after one that failed, the run stops;
+  // with 74 if its last save fails too, otherwise with 75. Zero: never. Unset: never, but under `holdfast
+  // supervise` 1 h if the reason cannot pass by itself. HOLDFAST_GIVE_UP_UNSAVED overrides this.
+  std::optional<Duration> give_up_unsaved = {};
   // A second image of the state: one more time its size in host memory. A save is then staged while another
   // is being written and waits for its turn (a newer one replaces it), and neither save() nor a stop waits
   // for the disk before it can copy the state. Off: a save that falls due meanwhile copies the state when the
@@ -174,7 +179,7 @@ struct HOLDFAST_EXPORT CheckpointerOptions {
   // one write of it. `automatic()` chooses the interval from the measured cost: at most 0.5 % of the
   // training's time, at least 10 s. The first save comes early, to measure that cost (save_policy.h). Empty:
   // only when asked, when interrupted, and at the end.
-  std::vector<SaveEvery> every = {SaveEvery::automatic()};
+  SaveTriggers every = SaveEvery::automatic();
   Retention keep = KeepLast{3};
   StartOptions start = {};
   NoticeOptions notices = {};

@@ -42,6 +42,8 @@ int run_apart(const std::function<int()>& work, const std::function<bool(pid_t)>
   sigfillset(&heard);
   // Job control signals keep their effect: Ctrl-Z must stop the terminal's foreground job.
   for (const int job_control : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&heard, job_control);
+  // It comes from this process's own log, whose reader has ended, and is no message for the child.
+  sigdelset(&heard, SIGPIPE);
   std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the kernel would reap the child and drop its ending
   pthread_sigmask(SIG_BLOCK, &heard, &before);
   const pid_t child = fork();

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
@@ -7,6 +8,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/run_view.h"
+#include "holdfast/cli/status_report.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -45,7 +47,12 @@ int run_health(const HealthRequest& options) {
               << " has not seen for " << format_duration(source.blind_now)
               << (source.why.empty() ? "" : " (" + printable(source.why, 400) + ")") << '\n';
   }
-  if (blind) return static_cast<int>(ExitCode::difference);
+  const nlohmann::ordered_json status = status_report(run, {});
+  const bool unsaved = status.at("verdict") == "unsaved";
+  if (unsaved) {
+    std::cout << attempt << " is unsaved: " << printable(status.at("reason").get<std::string>(), 600) << '\n';
+  }
+  if (blind || unsaved) return static_cast<int>(ExitCode::difference);
   std::cout << attempt << " trains, at step " << format_count(run.life.last_step);
   for (const auto& [name, source] : run.life.sources) std::cout << ", " << printable(name, 40) << " sees";
   std::cout << '\n';
@@ -54,9 +61,10 @@ int run_health(const HealthRequest& options) {
 
 constexpr char kHealthFooter[] = R"(Of a run with several ranks, the sources are those of rank 0's host.
 
-`holdfast status` tells whether the run itself is well; this command asks whether it would hear its end.
+`holdfast status` tells whether the run itself is well; this command asks whether an end would lose work: whether the
+run would hear of it, and whether its saves succeed.
 
-Exit code: 0 trains, and no source is blind; 1 trains, and a source is blind; 2 the directory cannot be read;
+Exit code: 0 trains, sees and saves; 1 trains, and a source is blind or its saves fail; 2 the directory cannot be read;
 3 nobody trains there: no attempt has begun to train, the newest has ended, or it is silent.
 
 Example:
@@ -67,7 +75,7 @@ Example:
 void add_health(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<HealthRequest>();
   CLI::App* const command =
-      app.add_subcommand("health", "Tell whether a run trains, and whether it would see an interruption");
+      app.add_subcommand("health", "Tell whether a run trains, and whether it would survive an interruption");
   command->add_option("DIR", options->directory, "the run directory")->required();
   add_time(*command, "--blind-after", options->blind_after,
            "a source that got no answer for this long counts as blind; the ledger records it every 10 s");

@@ -37,7 +37,6 @@ Ending ending_of(int status, const std::string& not_started) {
 LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                              const std::vector<RankSetting>& settings, const SignalInbox& inbox)
     : guardian_(longest_time_to_leave()), output_(ranks_of(settings)) {
-  std::signal(SIGPIPE, SIG_IGN);  // training continues if the reader of our output is gone
   // What a rank leaves behind becomes a child of this process, which can then reap it.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {

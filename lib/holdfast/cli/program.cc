@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -49,6 +50,20 @@ bool is_wrapper(const std::string& command) {
 
 // Its lines need the time: it runs beside a training.
 bool logs_for_long(const std::string& command) { return is_wrapper(command) || command == "mirror"; }
+
+// A run depends on it, and its log is not its result: it goes on when the reader of its log has ended.
+bool outlives_its_reader(const std::string& command) { return logs_for_long(command) || command == "fetch"; }
+
+// From here on a write without a reader is an error and no end. By a handler, and not ignored: exec keeps an
+// ignored signal ignored, so every command started from here would inherit that. A handler becomes the
+// default again.
+void survive_broken_pipes() {
+  struct sigaction pipe {};
+  if (sigaction(SIGPIPE, nullptr, &pipe) != 0 || pipe.sa_handler != SIG_DFL) return;
+  pipe.sa_handler = [](int) {};
+  pipe.sa_flags = SA_RESTART;
+  sigaction(SIGPIPE, &pipe, nullptr);
+}
 
 // Takes the words after `--` of a command that runs another program. CLI11 must not see them, because it
 // would split an argument such as [1,2].
@@ -122,6 +137,7 @@ int run_program(std::vector<std::string> arguments) {
   try {
     configure_log();
     show_log_times(logs_for_long(first));
+    if (outlives_its_reader(first)) survive_broken_pipes();
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

@@ -101,12 +101,17 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     }
     return judged;
   }
-  // torchrun ends with 1 after every failure, and when it was told to stop.
-  if (ending.code() == 1 && !news.attempts.empty() && is_of_this_life(news.attempts.front())) {
-    const auto& state = news.attempts.front().state;
-    if (state && state->phase == RunPhase::interrupted) {
-      counts_as(exit_with(ExitCode::interrupted), says(*state));
-    } else if (state && state->phase == RunPhase::failed && state->exit_code > 0) {
+  const bool of_this_life = !news.attempts.empty() && is_of_this_life(news.attempts.front());
+  if (const auto& state = of_this_life ? news.attempts.front().state : std::nullopt;
+      state && ending.code() != 0) {
+    // A stop ends the shell around a trainer by the signal itself, and the trainer commits after it. Whatever
+    // the shell or launcher says, the next life goes on. A code that the trainer chose itself stays.
+    if (state->phase == RunPhase::interrupted && ending.code() != state->exit_code) {
+      if (ending.code() != static_cast<int>(ExitCode::interrupted)) {
+        counts_as(exit_with(ExitCode::interrupted), says(*state));
+      }
+    } else if (ending.code() == 1 && state->phase == RunPhase::failed && state->exit_code > 0) {
+      // torchrun ends with 1 after every failure.
       counts_as(exit_with(state->exit_code), says(*state));
     }
     return judged;

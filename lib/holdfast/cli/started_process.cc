@@ -28,6 +28,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// A pipe whose reader has ended, or a terminal that is gone, would end most commands at their first line.
+void replace_without_reader(int stream) {
+  pollfd output{.fd = stream, .events = 0, .revents = 0};
+  if (poll(&output, 1, 0) <= 0 || (output.revents & (POLLERR | POLLHUP)) == 0) return;
+  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nothing >= 0) dup2(nothing, stream);
+}
+
 // Runs between fork and exec, so it makes only async-signal-safe calls.
 [[noreturn]] void become(char* const* words, char* const* settings, const ProcessOptions& options,
                          const SignalInbox& inbox, pid_t wrapper, int report) {
@@ -45,6 +53,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   }
   if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
   if (options.error >= 0) dup2(options.error, STDERR_FILENO);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) replace_without_reader(stream);
   // The one descriptor that stays open across exec.
   if (options.inherited >= 0) fcntl(options.inherited, F_SETFD, 0);
   // exec keeps an ignored signal ignored, so the command gets what this program had at its start.

@@ -1,6 +1,6 @@
 // How the wrappers (`supervise`, `rehearse`, `launch`) start a command: in its own process group, with the
 // signal dispositions and the mask that the wrapper got. If the wrapper dies, the kernel sends the command
-// SIGTERM.
+// SIGTERM. A standard output or error whose reader has ended becomes /dev/null.
 //
 // Errors: IoError if a process or a pipe cannot be made. Threads: the one that made the inbox.
 #pragma once

@@ -167,14 +167,16 @@ constexpr char kStatusFooter[] =
 on a thread of its own, so a training that stands still differs from a process that is gone.
 
 Exit code: 0 healthy or complete; 1 needs a look: no sign of life or no new step for --max-age, its process is gone,
-it ended with an error, or nobody has trained there; 2 the directory cannot be read, or hangs; 75 interrupted,
+its saves fail, it ended with an error, or nobody has trained there; 2 the directory cannot be read, or hangs; 75 interrupted,
 resumable; 78 refused: the newest attempt was, or the next start would be.
 
 Until the next attempt has claimed the directory, the answer is about the one before it.
 
 Examples:
   holdfast status /mnt/ckpt/run1 --watch
-  holdfast status /mnt/ckpt/run1 --max-age 15m >/dev/null || alert)";
+  holdfast status /mnt/ckpt/run1 --max-age 15m >/dev/null || alert
+
+For a probe that restarts the training, add --max-unsaved 0s: a full disk is no reason to lose what memory holds.)";
 
 }  // namespace
 
@@ -189,7 +191,8 @@ void add_status(CLI::App& app, Command& chosen) {
       "the last save need no new step");
   command
       ->add_option("--max-unsaved", options->max_unsaved,
-                   "exit with 1 if this much work, as time, is in no checkpoint (default: no limit)")
+                   "exit with 1 if this much work, as time, is in no checkpoint; 0s: never (default: three "
+                   "times the save interval while saves fail, otherwise no limit)")
       ->type_name("TIME");
   command->add_flag(
       "--watch", options->watch,

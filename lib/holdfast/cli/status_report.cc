@@ -28,6 +28,9 @@ Duration from_ms(std::int64_t ms) {
       std::clamp<std::int64_t>(ms, 0, kAHundredYears / std::chrono::milliseconds(1)));
 }
 
+// The record is up to this old, so a shorter time would come from its age.
+constexpr Duration kLeastUnsaved = std::chrono::seconds(10);
+
 Duration since(WallTime when, WallTime now) { return std::chrono::duration_cast<Duration>(now - when); }
 
 Json number(std::optional<double> value) { return value ? json_number(*value) : Json(nullptr); }
@@ -140,13 +143,25 @@ class Report {
       return say("stalled", ExitCode::difference,
                  "the process lives, but has taken no step for " + format_duration(*still));
     }
-    if (limits_.max_unsaved && risk() > *limits_.max_unsaved) {
+    if (const auto most = most_unsaved(); most && risk() > *most) {
       return say("unsaved", ExitCode::difference,
                  format_duration(risk()) + " of work is in no checkpoint" +
                      (progress() != nullptr && !progress()->failure.empty() ? ": " + progress()->failure
                                                                             : std::string()));
     }
     say("healthy", ExitCode::complete, {});
+  }
+
+  // Without a limit by the caller, saves that fail are a reason to look after three intervals. A single one
+  // that failed is made up for by the next.
+  std::optional<Duration> most_unsaved() const {
+    if (limits_.max_unsaved) {
+      return *limits_.max_unsaved > Duration::zero() ? limits_.max_unsaved : std::nullopt;
+    }
+    if (progress() == nullptr || progress()->failure.empty() || progress()->save_interval_ms < 0) {
+      return std::nullopt;
+    }
+    return std::max(3 * std::min(from_ms(progress()->save_interval_ms), kAHundredYears / 3), kLeastUnsaved);
   }
 
   std::int64_t step() const {
@@ -239,6 +254,7 @@ class Report {
                {"last_bytes", nullptr},
                {"last_s", nullptr},
                {"writing_s", nullptr},
+               {"interval_s", nullptr},
                {"failure", nullptr}};
     if (!view_.life.commits.empty()) {
       const LedgerCommit& newest = view_.life.commits.back();
@@ -250,6 +266,8 @@ class Report {
       saves["count"] = std::max<std::int64_t>(progress()->saves, saves["count"].get<std::int64_t>());
       if (live && progress()->writing_ms >= 0)
         saves["writing_s"] = to_seconds(from_ms(progress()->writing_ms));
+      if (live && progress()->save_interval_ms >= 0)
+        saves["interval_s"] = to_seconds(from_ms(progress()->save_interval_ms));
       if (live && !progress()->failure.empty()) saves["failure"] = progress()->failure;
     }
     report["saves"] = saves;

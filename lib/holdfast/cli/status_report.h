@@ -17,7 +17,8 @@ inline constexpr int kStatusSchema = 1;
 
 struct StatusLimits {
   Duration max_age = std::chrono::minutes(15);  // without a sign of life, or without a new step
-  std::optional<Duration> max_unsaved = {};     // of work that no checkpoint holds
+  // Of work that no checkpoint holds; zero: no limit. Unset: three save intervals, while saves fail.
+  std::optional<Duration> max_unsaved = {};
 };
 
 nlohmann::ordered_json status_report(const RunView& view, const StatusLimits& limits);

@@ -47,6 +47,9 @@ After a notice that this machine ends within ten minutes, supervise waits before
 Processes that COMMAND leaves behind, in any session, get SIGTERM and end before the next start. With --directory,
 so does a trainer on this machine whose supervisor was killed.
 
+A trainer that cannot save, for a reason that cannot pass by itself, ends with 74 after an hour
+(HOLDFAST_GIVE_UP_UNSAVED).
+
 A trainer's --max-wall limits the sum of all its lives under this supervisor; HOLDFAST_SUPERVISED_SINCE tells them
 when it began. After that time nothing is restarted (with --directory). A new supervise gives the run its full time
 again, as `timeout` does.
@@ -56,10 +59,10 @@ cancelled it. HOLDFAST_DEADLINE_SIGNAL=USR1@120 makes Slurm's --signal=B:USR1@12
 
 Supervise passes on SIGTERM, SIGINT and SIGUSR1, each once, and SIGHUP, SIGUSR2 and SIGXCPU
 (HOLDFAST_STOP_SIGNALS) as SIGTERM. After SIGTERM or SIGINT nothing is restarted. Supervise can be process 1 of a
-container. If COMMAND is a shell script, it should `exec` its trainer.
+container. If COMMAND is a shell script, it should `exec` its trainer. The reader of supervise's log may end before it.
 
-With --directory, the run directory decides what an exit code means. 0 of an interrupted run counts as 75, and the
-run is restarted. A run is complete only if its newest attempt began under this supervisor. If another trainer has
+With --directory, the run directory decides what an exit code means. Any end of a command whose attempt recorded an
+interruption counts as 75, and the run is restarted. A run is complete only if its newest attempt began under this supervisor. If another trainer has
 taken the run over, the code is 76.
 
 The environment of --on-complete and --on-give-up has HOLDFAST_HOOK, HOLDFAST_RUN_DIRECTORY, HOLDFAST_STEP (the newest

@@ -78,6 +78,7 @@ HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::st
   // The service refuses requests without this header, so that no web page can ask on somebody's behalf.
   internal::HttpRequest request{
       .url = options_.endpoint + std::string(path), .headers = {"Metadata: true"}, .limit = limit};
+  if (path == kEvents) request.most = internal::kMostList;
   if (!body.empty()) {
     request.method = "POST";
     request.headers.emplace_back("Content-Type: application/json");

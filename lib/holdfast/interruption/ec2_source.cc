@@ -127,8 +127,9 @@ void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
 
 Ec2Reading Ec2Conversation::get_unless_refused(std::string_view path) {
   if (refusals_.rests(path)) return {.kind = Kind::refused};
-  Ec2Reading reading = session_.get(path);
+  Ec2Reading reading = session_.get(path, path == kMaintenance ? internal::kMostList : internal::kMostBody);
   if (reading.kind == Kind::refused) refusals_.refused(path);
+  if (reading.too_long) refusals_.too_long(path, reading.failure);
   return reading;
 }
 

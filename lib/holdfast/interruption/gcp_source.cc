@@ -29,6 +29,7 @@ constexpr Duration kNoticeTime = std::chrono::seconds(25);
 // A server that ignores wait_for_change answers sooner. Then the source polls at the usual interval.
 constexpr Duration kWaited = std::chrono::seconds(1);
 constexpr std::size_t kLongestEtag = 100;
+constexpr std::string_view kUpcoming = "upcoming-maintenance";
 
 // The etag goes into a URL, so only characters that need no escape pass.
 bool may_be_an_etag(std::string_view text) {
@@ -87,7 +88,8 @@ HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parame
   HttpAnswer answer = client_.ask(
       {.url = options_.endpoint + "/computeMetadata/v1/instance/" + std::string(what) + parameters,
        .headers = {"Metadata-Flavor: Google"},
-       .limit = limit});
+       .limit = limit,
+       .most = what == kUpcoming ? internal::kMostList : internal::kMostBody});
   // Google's servers send this header with every answer; a captive portal or proxy does not.
   if (answer.status == 200 && answer.header("metadata-flavor") != "Google") {
     answer.status = 0;
@@ -164,6 +166,7 @@ std::optional<std::string> GcpConversation::beside(std::string_view what, const 
   if (refusals_.rests(what)) return std::nullopt;
   HttpAnswer answer = ask(what, parameters, options_.request_limit);
   if (answer.status == internal::kRefused) refusals_.refused(what);
+  if (answer.too_long) refusals_.too_long(what, answer.failure);
   if (answer.status != 200) return std::nullopt;
   return std::move(answer.body);
 }
@@ -173,7 +176,7 @@ void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
   if (now < upcoming_again_) return;
   // Once a minute: maintenance is announced hours ahead.
   upcoming_again_ = now + std::chrono::duration_cast<SteadyTime::duration>(kUpcomingInterval);
-  const auto body = beside("upcoming-maintenance", "?alt=json");
+  const auto body = beside(kUpcoming, "?alt=json");
   if (!body) return;
   const auto event = internal::parse_upcoming_maintenance(*body);
   if (!event) {

@@ -41,6 +41,7 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
                            const std::filesystem::path& system_root)
     : clock_(clock), grace_(term_grace(grace, system_root)), stops_(stop_signals()) {
   if (!internal::install_signal_handlers(stops_)) throw IoError("eventfd", "", errno);
+  internal::begin_listening();
   // What an earlier source has reported is not news.
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = internal::consumed_signals(i);
   if (grace_.guessed && grace_.time == kContainerTermGrace) {
@@ -52,9 +53,14 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
 }
 
 SignalSource::~SignalSource() {
+  stop_listening();
   internal::remove_signal_handlers();
   // A source that is made later must hear what this one has not reported.
   for (std::size_t i = 0; i < seen_.size(); ++i) internal::consume_signals(i, seen_[i]);
+}
+
+void SignalSource::stop_listening() noexcept {
+  if (listening_.exchange(false)) internal::end_listening();
 }
 
 int SignalSource::wake_descriptor() const { return internal::signal_event(); }
@@ -91,6 +97,7 @@ std::vector<Notice> SignalSource::poll() {
   }
   seen_ = seen;
   told_ = told;
+  for (std::size_t i = 0; i < seen_.size(); ++i) internal::note_reported(i, seen_[i]);
   return notices;
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -38,6 +39,9 @@ class HOLDFAST_EXPORT SignalSource final : public Source {
   ~SignalSource() override;
   SignalSource(const SignalSource&) = delete;
   SignalSource& operator=(const SignalSource&) = delete;
+  // Nobody acts on its notices any more. A later stop signal that no other source listens to ends the process
+  // as it would without Holdfast, 15 s later. Idempotent; any thread.
+  void stop_listening() noexcept;
 
   std::string_view name() const override { return "signal"; }
   std::vector<Notice> poll() override;
@@ -51,6 +55,7 @@ class HOLDFAST_EXPORT SignalSource final : public Source {
   StopSignals stops_;
   std::array<std::uint32_t, 6> seen_{};  // number of signals of each kind
   std::array<bool, 6> told_{};
+  std::atomic<bool> listening_{true};
 };
 
 }}  // namespace holdfast::v0_2

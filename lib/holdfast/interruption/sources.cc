@@ -62,10 +62,12 @@ class Maker {
 
   std::vector<std::unique_ptr<Source>> make() {
     if (picked_) {
-      log_info("interruption sources by {}: {}; the others are off", kEnvSources.name,
-               env_text(kEnvSources).value_or(""));
+      log_info("interruption sources by {}: {}; the others are off{}", kEnvSources.name,
+               env_text(kEnvSources).value_or(""),
+               names("signal") || !options_.signals ? "" : ", and signals are heard in any case");
     }
-    if (wants("signal") && options_.signals) {
+    // Whatever the list says: it chooses what is polled, and who narrows it does not want to be deaf.
+    if (options_.signals) {
       sources_.push_back(std::make_unique<SignalSource>(clock_, options_.term_grace, options_.system_root));
     }
     if (wants("file")) files();

@@ -4,8 +4,8 @@
 //   monitor.add(std::move(source));
 //
 // Default: signal, file (each notice file), deadline (if max_wall or a Slurm job's end exists) and cloud.
-// HOLDFAST_SOURCES selects by name. With several ranks only one process of each host asks the provider.
-// docs/interruption_sources.md has the rules.
+// HOLDFAST_SOURCES selects by name, and signals are heard in any case. With several ranks only one process of
+// each host asks the provider. docs/interruption_sources.md has the rules.
 //
 // Errors: UsageError for a malformed variable; for an unknown name the message lists all names.
 // Threads: reads the environment (base/env.h). Opens no connection, and reads no file of a provider.

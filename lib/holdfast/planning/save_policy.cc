@@ -142,6 +142,22 @@ std::optional<Duration> SavePolicy::chosen_interval() const {
   return std::nullopt;
 }
 
+std::optional<Duration> SavePolicy::interval(Duration step) const {
+  std::optional<Duration> shortest;
+  const auto consider = [&](Duration time) { shortest = shortest ? std::min(*shortest, time) : time; };
+  for (const Trigger& trigger : triggers_) {
+    if (trigger.time) consider(*trigger.time);
+    // As a floating-point product, because a huge number of steps is a way to say never.
+    if (trigger.every.step_count && step > Duration::zero()) {
+      const double time =
+          static_cast<double>(*trigger.every.step_count) * std::chrono::duration<double>(step).count();
+      if (time < std::chrono::duration<double>(Duration::max()).count())
+        consider(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(time)));
+    }
+  }
+  return shortest;
+}
+
 void SavePolicy::hurry_until(SteadyTime until) {
   // Only ever longer: a second warning must not shorten what the first one asked for.
   hurry_until_ = std::max(hurry_until_.value_or(until), until);

@@ -10,8 +10,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/clock.h"
@@ -20,8 +22,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// One trigger. `.every = 5min`, `.every = SaveEvery::steps(500)`, `.every = SaveEvery::automatic()`, or a
-// list.
+// One trigger.
 struct HOLDFAST_EXPORT SaveEvery {
   std::optional<Duration> time;
   std::optional<std::int64_t> step_count;
@@ -34,6 +35,20 @@ struct HOLDFAST_EXPORT SaveEvery {
   static SaveEvery steps(std::int64_t count);
   // Saves early to measure the cost of a save, then at the best interval.
   static SaveEvery automatic(IntervalLimits limits = {});
+};
+
+// The triggers of a run; the first that falls due decides. `.every = 5min`, `.every = SaveEvery::steps(500)`,
+// `.every = {10min, SaveEvery::steps(500)}`; `{}`: none.
+class SaveTriggers : public std::vector<SaveEvery> {
+ public:
+  SaveTriggers() = default;
+  // NOLINTBEGIN(google-explicit-constructor): one trigger is a list of one
+  SaveTriggers(SaveEvery trigger) : std::vector<SaveEvery>{trigger} {}
+  template <class Rep, class Period>
+  SaveTriggers(std::chrono::duration<Rep, Period> time) : std::vector<SaveEvery>{SaveEvery(time)} {}
+  SaveTriggers(std::initializer_list<SaveEvery> triggers) : std::vector<SaveEvery>(triggers) {}
+  SaveTriggers(std::vector<SaveEvery> triggers) : std::vector<SaveEvery>(std::move(triggers)) {}
+  // NOLINTEND(google-explicit-constructor)
 };
 
 // Parses "5min", "500steps" or "auto"; nullopt for anything else.
@@ -62,6 +77,9 @@ class HOLDFAST_EXPORT SavePolicy {
   void measured(const SaveCost& cost);
   // The current interval; nullopt without an automatic trigger.
   std::optional<Duration> chosen_interval() const;
+  // The shortest interval of all triggers, if a step takes that long; nullopt: no trigger, or one by steps
+  // alone, and no step was measured.
+  std::optional<Duration> interval(Duration step) const;
 
   // The machine is at risk: until `until`, every interval (of steps too) is half as long.
   void hurry_until(SteadyTime until);

@@ -84,6 +84,7 @@ std::string to_record(const RunProgress& progress) {
   count("writing_ms", progress.writing_ms);
   count("next_save_ms", progress.next_save_ms);
   count("next_save_step", progress.next_save_step);
+  count("save_interval_ms", progress.save_interval_ms);
   if (progress.end_unix_ms >= 0) count("end_unix_ms", progress.end_unix_ms);
   count("saves", progress.saves);
   count("saved_bytes", progress.saved_bytes);
@@ -126,6 +127,7 @@ std::optional<RunProgress> progress_from_record(const std::string& text) {
   take(progress.writing_ms, json, "writing_ms");
   take(progress.next_save_ms, json, "next_save_ms");
   take(progress.next_save_step, json, "next_save_step");
+  take(progress.save_interval_ms, json, "save_interval_ms");
   take(progress.end_unix_ms, json, "end_unix_ms");
   take(progress.saves, json, "saves");
   take(progress.saved_bytes, json, "saved_bytes");

@@ -46,8 +46,9 @@ struct RunProgress {
   std::int64_t writing_ms = -1;    // age of the write in flight; -1: none
   std::int64_t next_save_ms = -1;  // until a save falls due by time; -1: no trigger by time
   std::int64_t next_save_step = -1;
-  std::int64_t end_unix_ms = -1;  // announced end of this machine or process, wall time; -1: none
-  std::int64_t saves = 0;         // acknowledged by this attempt
+  std::int64_t save_interval_ms = -1;  // the shortest trigger's; -1: none, or not known yet
+  std::int64_t end_unix_ms = -1;       // announced end of this machine or process, wall time; -1: none
+  std::int64_t saves = 0;              // acknowledged by this attempt
   std::uint64_t saved_bytes = 0;
   std::int64_t waited_ms = 0;  // training waited for saves so far
   // The newest durable save of this attempt; 0: none yet.

@@ -147,9 +147,14 @@ void AsyncWriter::ask_to_stop() {
 
 std::optional<std::string> AsyncWriter::failure() const noexcept {
   const MutexLock lock(mutex_);
-  if (!failure_) return std::nullopt;
-  const std::string& text = *failure_;
+  if (!failures_.state()) return std::nullopt;
+  const std::string& text = failures_.text();
   return text_or_out_of_memory([&] { return text; });
+}
+
+std::optional<FailureStreak::State> AsyncWriter::failures() const noexcept {
+  const MutexLock lock(mutex_);
+  return failures_.state();
 }
 
 std::string AsyncWriter::superseded_reason() const noexcept {
@@ -221,9 +226,9 @@ void AsyncWriter::write(Job job) noexcept {
   } catch (const OtherRankError& error) {
     spoiled_by(error, job);
   } catch (const std::exception& error) {
-    failed(job, what_of(error));
+    failed(job, what_of(error), holdfast::may_pass(error));
   } catch (...) {
-    failed(job, "an exception of unknown type");
+    failed(job, "an exception of unknown type", false);
   }
   if (checkpoint) {
     acknowledged(job, *checkpoint);
@@ -243,7 +248,7 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
 void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
   spoiled_.fetch_add(1, std::memory_order_relaxed);
   // The first refusal in a row costs one save: the rank may take part in the next.
-  if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what());
+  if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what(), true);
   if (!others_failed_.exchange(true)) {
     job.request.others->log_alone_from_here(error);
     // The measured costs are those of all ranks writing together.
@@ -251,7 +256,7 @@ void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
       options_.costs->scale_commits(job.request.others->writers());
     }
   }
-  failed(job, what_of(error));
+  failed(job, what_of(error), true);
 }
 
 void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept {
@@ -260,8 +265,7 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
   bool recovered = false;
   {
     const MutexLock lock(mutex_);
-    recovered = failure_.has_value();
-    failure_.reset();
+    recovered = failures_.succeeded();
     failing_.store(false, std::memory_order_relaxed);
     writing_since_.reset();  // from here on only housekeeping follows, which is short compared with a write
     last_.step = checkpoint.step;
@@ -277,35 +281,25 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
   }
 }
 
-void AsyncWriter::failed(Job& job, const char* error) noexcept {
+void AsyncWriter::failed(Job& job, const char* error, bool may_pass) noexcept {
   const std::string text = text_or_out_of_memory(
       [&] { return "save of step " + std::to_string(job.handle->step) + " failed: " + error; });
   job.request = {};  // first: the report may take its time
   // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
-  note_failure(text);
+  note_failure(text, may_pass);
   job.handle->settle(SaveStatus::failed, text);
 }
 
-void AsyncWriter::note_failure(const std::string& text) noexcept {
-  bool first = false;
-  std::int64_t durable = -1;
+void AsyncWriter::note_failure(const std::string& text, bool may_pass) noexcept {
+  FailureStreak::Line line;
   {
     const MutexLock lock(mutex_);
-    first = !failure_.has_value();
-    failure_ = text_or_out_of_memory([&] { return text; });
+    line = failures_.failed(text, may_pass, clock_.now(), last_.step);
     failing_.store(true, std::memory_order_relaxed);
     writing_since_.reset();  // a waiter that sees the failure need not wait for the housekeeping
-    durable = last_.step;
   }
-  // Logged once until a save works again; otherwise a full disk would log at every interval.
-  if (!first) {
-    log_debug(text);
-  } else if (durable >= 0) {
-    log_warning("{}; training goes on, step {} is the last durable one", text, durable);
-  } else {
-    log_warning("{}; training goes on, nothing of this attempt is durable yet", text);
-  }
+  log_message(line.level, line.text);
 }
 
 void AsyncWriter::supersede(const char* reason) noexcept {

@@ -28,6 +28,7 @@
 #include "holdfast/ledger/ledger.h"
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/checkpoint_store.h"
+#include "holdfast/writing/failure_streak.h"
 #include "holdfast/writing/save_handle.h"
 #include "holdfast/writing/write_request.h"
 
@@ -78,8 +79,10 @@ class AsyncWriter {
   std::uint64_t spoiled() const { return spoiled_.load(std::memory_order_relaxed); }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
   std::optional<std::string> failure() const noexcept;  // of the last write, until a save is acknowledged
-  // Counts a save that failed before submit() like any other failure.
-  void note_failure(const std::string& text) noexcept;
+  // The failures since the last save that succeeded; nullopt: it was the last one.
+  std::optional<FailureStreak::State> failures() const noexcept;
+  // Counts a save that failed before submit() like any other failure. `may_pass`: failure_streak.h.
+  void note_failure(const std::string& text, bool may_pass = true) noexcept;
   std::string superseded_reason() const noexcept;
 
   struct Acknowledged {
@@ -102,7 +105,7 @@ class AsyncWriter {
   void not_begun(Job& job, std::string_view reason) const noexcept;
   void spoiled_by(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept HOLDFAST_REQUIRES(thread_role_);
-  void failed(Job& job, const char* error) noexcept HOLDFAST_REQUIRES(thread_role_);
+  void failed(Job& job, const char* error, bool may_pass) noexcept HOLDFAST_REQUIRES(thread_role_);
   void supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept
       HOLDFAST_REQUIRES(thread_role_);
@@ -133,7 +136,7 @@ class AsyncWriter {
   std::optional<SteadyTime> writing_since_ HOLDFAST_GUARDED_BY(mutex_);
   bool stopping_ HOLDFAST_GUARDED_BY(mutex_) = false;
   bool over_ HOLDFAST_GUARDED_BY(mutex_) = false;  // the thread does nothing more
-  std::optional<std::string> failure_ HOLDFAST_GUARDED_BY(mutex_);
+  FailureStreak failures_ HOLDFAST_GUARDED_BY(mutex_);
   std::string superseded_reason_ HOLDFAST_GUARDED_BY(mutex_);
   Acknowledged last_ HOLDFAST_GUARDED_BY(mutex_);
 

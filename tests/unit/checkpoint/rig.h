@@ -21,7 +21,7 @@
 namespace holdfast::test {
 
 struct Volume : RunDisk {
-  CheckpointerOptions options(std::vector<SaveEvery> every = {}) {
+  CheckpointerOptions options(SaveTriggers every = {}) {
     CheckpointerOptions options;
     options.directory = kRun;
     options.mount = "/vol";

@@ -37,6 +37,9 @@ TEST(Status, AnAgeBeyondAllClocksIsLong) {
   RunView view = running();
   view.progress->risk_ms = kMost;
   EXPECT_EQ(status_report(view, {.max_unsaved = 1h})["verdict"], "unsaved");
+  view.progress->save_interval_ms = kMost;
+  view.progress->failure = "no space";
+  EXPECT_EQ(status_report(view, {})["verdict"], "healthy") << "no three intervals of all time";
   view.progress->still_ms = kMost;
   EXPECT_EQ(status_report(view, {})["verdict"], "stalled");
 }

@@ -63,6 +63,36 @@ TEST_F(Azure, OnlyWhatNamesThisMachineCounts) {
   EXPECT_THAT(poll(), SizeIs(1));
 }
 
+// A mass eviction: one answer lists the events of the whole scale set.
+TEST_F(Azure, AmongTheEventsOfThousandsOfMachinesItsOwnIsHeard) {
+  std::vector<nlohmann::json> events;
+  const auto add = [&](std::size_t count) {
+    while (events.size() < count) events.push_back(event("Preempt", "scale-set_a1b2c3d4_000042"));
+  };
+  for (const std::size_t count : {60, 2900}) {
+    add(count);
+    events.back() = event("Preempt");
+    list(events);
+    EXPECT_THAT(poll(), SizeIs(1)) << count;
+    EXPECT_EQ(source_.figures().failures, 0);
+    events.back() = event("Preempt", "another-vm");
+    list(events);
+    EXPECT_THAT(poll(), SizeIs(1)) << "withdrawn";
+  }
+}
+
+TEST_F(Azure, AListThatIsTooLongIsBlindnessAndSaidOnce) {
+  const std::string list = nlohmann::json{{"Events", {event("Preempt")}}}.dump();
+  server_.answer(MetadataServer::kAzureEvents, {.body = list + std::string(1u << 20, ' ')});
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(poll(), IsEmpty());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(source_.figures().failures, 5);
+  const auto said = log.find("cannot be asked for interruptions: an answer of more than 1024 KiB");
+  ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find("1024 KiB", said + 80), std::string::npos) << log;
+}
+
 TEST_F(Azure, EveryTypeButFreezeEndsTheMachine) {
   for (const char* const type : {"Preempt", "Terminate", "Reboot", "Redeploy", "Unheard-of", ""}) {
     list({event(type)});

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <string>
+#include <utility>
 
 #include "support/child_process.h"
 
@@ -11,10 +12,12 @@ namespace holdfast { namespace {
 
 using test::ChildProcess;
 
-int run_probe() {
-  execl(HOLDFAST_EARLY_PROBE, HOLDFAST_EARLY_PROBE, static_cast<char*>(nullptr));
+int run_probe_as(const char* mode) {
+  execl(HOLDFAST_EARLY_PROBE, HOLDFAST_EARLY_PROBE, mode, static_cast<char*>(nullptr));
   return 96;
 }
+
+int run_probe() { return run_probe_as(nullptr); }
 
 TEST(EarlySignals, ASignalDuringConstructorsIsHeardInMain) {
   for (const int signal : {SIGTERM, SIGINT}) {
@@ -46,6 +49,28 @@ TEST(EarlySignals, ALateSignalCannotKillAFinishedProgram) {
   child.send(SIGTERM);
   const auto result = child.wait();
   EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+// Without a Checkpointer, or after it, a stop signal must not be swallowed.
+TEST(EarlySignals, AStopThatNobodyListensToEndsTheProgramAllTheSame) {
+  ChildProcess never([] { return run_probe_as("never"); });
+  ChildProcess interrupted([] { return run_probe_as("never"); });
+  ChildProcess works_on([] { return run_probe_as("on"); });
+  ASSERT_TRUE(never.wait_for_output("constructing"));
+  ASSERT_TRUE(interrupted.wait_for_output("constructing"));
+  ASSERT_TRUE(works_on.wait_for_output("constructing"));
+  never.send(SIGTERM);
+  interrupted.send(SIGINT);
+  works_on.send(SIGUSR1);
+  ASSERT_TRUE(works_on.wait_for_output("finished"));
+  works_on.send(SIGTERM);
+  for (const auto& [child, signal] :
+       {std::pair<ChildProcess&, int>(never, SIGTERM), std::pair<ChildProcess&, int>(interrupted, SIGINT),
+        std::pair<ChildProcess&, int>(works_on, SIGTERM)}) {
+    const auto result = child.wait();
+    EXPECT_EQ(result.signal, signal) << result.exit_code << result.output;
+    EXPECT_NE(result.output.find("because no Checkpointer listens"), std::string::npos) << result.output;
+  }
 }
 
 TEST(EarlySignals, HandlersStandBeforeTheFirstConstructor) {

@@ -201,6 +201,23 @@ TEST_F(Ec2, ScheduledMaintenanceIsARiskWhenItIsNear) {
   EXPECT_THAT(news[0].text, HasSubstr("system-reboot at 2025-"));
 }
 
+TEST_F(Ec2, AListOfMaintenanceMayBeLongAndOneThatIsTooLongIsSaidOnce) {
+  const std::string near = R"({"NotBefore": ")" + format_http_date(clock_.wall_now() + 5min).substr(5) +
+                           R"(", "Code": "system-reboot", "State": "active", "EventId": "event-1"})";
+  const std::string list = "[" + near + std::string(100'000, ' ') + "]";
+  server_.answer(MetadataServer::kEc2Maintenance, {.body = list});
+  EXPECT_THAT(polls(8), SizeIs(1));
+  server_.answer(MetadataServer::kEc2Maintenance, {.body = list + std::string(1u << 20, ' ')});
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(polls(12), IsEmpty());
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto said = log.find("blind for events/maintenance/scheduled of the metadata service");
+  ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find("blind for", said + 1), std::string::npos) << log;
+  EXPECT_EQ(source_->figures().failures, 0);
+  expect_that_it_hears();
+}
+
 // Each costs a second where nobody answers.
 TEST_F(Ec2, WhileTheActionCannotBeAskedNothingElseIs) {
   server_.answer(MetadataServer::kEc2Action, {.status = 500});

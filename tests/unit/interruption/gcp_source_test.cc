@@ -185,6 +185,21 @@ TEST_F(Gcp, UpcomingMaintenanceIsARiskWhenItIsNear) {
   EXPECT_EQ(source_.figures().failures, 0);
 }
 
+TEST_F(Gcp, UpcomingMaintenanceThatIsTooLongIsSaidOnce) {
+  server_.answer(MetadataServer::kGcpPreempted, google("FALSE"));
+  const std::string near = R"({"maintenance_status": "ONGOING", "window_start_time": "2030-01-01T00:00:00Z")";
+  server_.answer(MetadataServer::kGcpUpcoming, google(near + std::string(100'000, ' ') + "}"));
+  EXPECT_THAT(poll(2min), SizeIs(1));
+  server_.answer(MetadataServer::kGcpUpcoming, google(near + std::string(1u << 20, ' ') + "}"));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(poll(2min), IsEmpty());
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto said = log.find("blind for upcoming-maintenance of the metadata service");
+  ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find("blind for", said + 1), std::string::npos) << log;
+  EXPECT_EQ(source_.figures().failures, 0);
+}
+
 TEST_F(Gcp, WhatIsNoUpcomingMaintenanceIsNothing) {
   server_.answer(MetadataServer::kGcpPreempted, google("FALSE"));
   for (const ScriptedAnswer& answer :

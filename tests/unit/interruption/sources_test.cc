@@ -57,7 +57,7 @@ TEST_F(Sources, UnderASupervisorMaxWallIsTheTimeOfAllLives) {
     setenv("HOLDFAST_SUPERVISED_SINCE",
            std::to_string(std::chrono::floor<std::chrono::seconds>(began.time_since_epoch()).count()).c_str(),
            1);
-    const auto news = make_sources({.max_wall = 2h}, clock_).at(0)->poll();
+    const auto news = make_sources({.signals = false, .max_wall = 2h}, clock_).at(0)->poll();
     return news.empty() ? std::nullopt : std::optional<Duration>(*news[0].deadline - clock_.now());
   };
   EXPECT_EQ(left(1h), std::nullopt);
@@ -65,7 +65,7 @@ TEST_F(Sources, UnderASupervisorMaxWallIsTheTimeOfAllLives) {
   EXPECT_EQ(left(3h), -1h) << "there is none left";
   EXPECT_EQ(left(-5h), std::nullopt) << "a clock that was set back gives this process its own time";
   setenv("HOLDFAST_SUPERVISED_SINCE", "yesterday", 1);
-  EXPECT_THROW(make_sources({.max_wall = 2h}, clock_), UsageError);
+  EXPECT_THROW(make_sources({.signals = false, .max_wall = 2h}, clock_), UsageError);
 }
 
 TEST_F(Sources, TheTimeOfAllLivesHeedsNoClockThatIsSet) {
@@ -76,7 +76,7 @@ TEST_F(Sources, TheTimeOfAllLivesHeedsNoClockThatIsSet) {
     setenv("HOLDFAST_SUPERVISED_SINCE", "1000000000", 1);
     const std::int64_t then = std::stoll(now) - lives.count();
     setenv("HOLDFAST_SUPERVISED_UPTIME", (std::to_string(then) + boot).c_str(), 1);
-    const auto news = make_sources({.max_wall = 2h}, clock_).at(0)->poll();
+    const auto news = make_sources({.signals = false, .max_wall = 2h}, clock_).at(0)->poll();
     return news.empty() ? std::nullopt : std::optional<Duration>(*news[0].deadline - clock_.now());
   };
   const std::string boot = now.substr(now.find('/'));
@@ -118,7 +118,19 @@ TEST_F(Sources, TheVariablePicks) {
   EXPECT_THAT(names(), ElementsAre("signal"));
   EXPECT_THAT(names({.signals = false}), IsEmpty()) << "a program that hears signals itself";
   setenv("HOLDFAST_SOURCES", "gcp,azure,cloud", 1);
-  EXPECT_THAT(names({.cloud = false}), ElementsAre("gcp", "azure", "cloud"));
+  EXPECT_THAT(names({.signals = false, .cloud = false}), ElementsAre("gcp", "azure", "cloud"));
+}
+
+// The list chooses what is polled. Who narrows it would find out at the end of the machine that SIGTERM is not
+// heard.
+TEST_F(Sources, SignalsAreHeardWhateverTheVariablePicks) {
+  setenv("HOLDFAST_SOURCES", "file", 1);
+  EXPECT_THAT(names({.notice_files = {"/a"}}), ElementsAre("signal", "file"));
+  EXPECT_THAT(names({.signals = false, .notice_files = {"/a"}}), ElementsAre("file"));
+  testing::internal::CaptureStderr();
+  names();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("by HOLDFAST_SOURCES: file; the others are off, and signals are heard in any case"));
 }
 
 TEST_F(Sources, AnUnknownNameIsRefusedWithThoseThereAre) {
@@ -176,7 +188,7 @@ TEST_F(Sources, AWrongAddressEndsTheStart) {
 TEST_F(Sources, ADisabledServiceIsNoSourceEvenWhenNamed) {
   setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   setenv("HOLDFAST_SOURCES", "ec2", 1);
-  EXPECT_THAT(names(), IsEmpty());
+  EXPECT_THAT(names(), ElementsAre("signal"));
 }
 
 }}  // namespace holdfast

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <vector>
+
 #include "holdfast/base/error.h"
 
 namespace holdfast { namespace {
@@ -134,6 +137,39 @@ TEST(SaveEvery, AsAnOptionSaysIt) {
        {"", "5", "0s", "-5s", "0steps", "-1steps", "steps", "x steps", "automatic", "1.5steps"}) {
     EXPECT_FALSE(parse_save_every(text)) << text;
   }
+}
+
+TEST(SaveTriggers, AreWrittenAsTheirHeaderSays) {
+  struct Options {
+    SaveTriggers every = SaveEvery::automatic();
+  };
+  EXPECT_TRUE(Options{}.every.at(0).chosen);
+  EXPECT_EQ((Options{.every = 5min}.every.at(0).time), Duration(5min));
+  EXPECT_EQ((Options{.every = {5min}}.every.at(0).time), Duration(5min));
+  EXPECT_EQ((Options{.every = SaveEvery::steps(500)}.every.at(0).step_count), 500);
+  EXPECT_EQ((Options{.every = SaveEvery(2h)}.every.at(0).time), Duration(2h));
+  EXPECT_EQ((Options{.every = {10min, SaveEvery::steps(500)}}.every.size()), 2U);
+  EXPECT_TRUE((Options{.every = {}}.every.empty()));
+  EXPECT_EQ((Options{.every = std::vector<SaveEvery>(3)}.every.size()), 3U);
+  Options options;
+  options.every = 1min;
+  EXPECT_EQ(options.every.size(), 1U);
+  options.every = {};
+  EXPECT_TRUE(options.every.empty());
+}
+
+TEST(SavePolicy, KnowsItsShortestInterval) {
+  const auto interval = [](const SaveTriggers& every, Duration step) {
+    return SavePolicy(every, SteadyTime{}, 0).interval(step);
+  };
+  EXPECT_EQ(interval({}, 1s), std::nullopt);
+  EXPECT_EQ(interval(5min, 1s), Duration(5min));
+  EXPECT_EQ(interval({5min, SaveEvery::steps(100)}, 2s), Duration(200s));
+  EXPECT_EQ(interval({5min, SaveEvery::steps(1000)}, 2s), Duration(5min));
+  EXPECT_EQ(interval(SaveEvery::steps(10), Duration::zero()), std::nullopt) << "no step was measured";
+  EXPECT_EQ(interval(SaveEvery::steps(std::numeric_limits<std::int64_t>::max()), 1h), std::nullopt)
+      << "never";
+  EXPECT_EQ(interval(SaveEvery::automatic(), 1s), Duration(1min)) << "before its first save";
 }
 
 }}  // namespace holdfast

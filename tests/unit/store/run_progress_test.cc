@@ -32,6 +32,7 @@ RunProgress full_progress() {
           .writing_ms = 250,
           .next_save_ms = 9000,
           .next_save_step = 1500,
+          .save_interval_ms = 60'000,
           .saves = 12,
           .saved_bytes = 1'000'000'000'000,
           .waited_ms = 410,

@@ -28,6 +28,9 @@ void Alone::at_boundary(Decision& decision) {
   run.time.step(now, writer.activity());
   run.book->boundary(step);
 
+  if (writer.failing()) [[unlikely]] {
+    engine_.unsaved.look();
+  }
   const bool asked =
       run.monitor.pending() || writer.superseded() || engine_.limit.lifted() || run.outlook.leaving();
   const SaveSchedule& schedule = engine_.schedule;

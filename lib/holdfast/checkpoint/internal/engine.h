@@ -21,6 +21,7 @@
 #include "holdfast/checkpoint/internal/save_schedule.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 #include "holdfast/checkpoint/internal/training_start.h"
+#include "holdfast/checkpoint/internal/unsaved_limit.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -66,6 +67,7 @@ struct Engine {
   alignas(64) QuietSteps quiet{run};
   alignas(64) StepBoundary boundary{run, partners};
   SaveSchedule schedule{run};
+  UnsavedLimit unsaved{run, schedule};
   WriteLimit limit{run, partners};
   SaveFlow saves{run, partners, boundary, listener, limit};
   LateSave late{run, saves, schedule};
@@ -73,7 +75,7 @@ struct Engine {
   BoundarySaves boundary_saves{run, partners, boundary, schedule, limit, saves, late, evaluation};
   Heartbeat heartbeat;
   HomeWatch home;
-  RunEnd end{run, partners, listener, limit, saves, late, evaluation, boundary_saves, heartbeat};
+  RunEnd end{run, partners, listener, unsaved, limit, saves, late, evaluation, boundary_saves, heartbeat};
   TrainingStart start{run, listener, boundary, schedule, saves, evaluation, heartbeat, home, end};
 };
 

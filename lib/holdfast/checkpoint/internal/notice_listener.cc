@@ -58,6 +58,12 @@ void NoticeListener::start() {
   run_.monitor.start();
 }
 
+void NoticeListener::run_is_over() noexcept {
+  for (const auto& source : run_.monitor.sources()) {
+    if (auto* const signals = dynamic_cast<SignalSource*>(source.get())) signals->stop_listening();
+  }
+}
+
 void NoticeListener::stop() noexcept {
   // The monitor first: afterwards no notice can wake the watch again.
   run_.monitor.stop();

@@ -30,6 +30,8 @@ class NoticeListener {
   // Between these two the training must look at notices.
   void begin() noexcept { watch_.begin(); }
   void end() noexcept { watch_.end(); }
+  // The run is over, and nobody acts on a stop signal any more: what the program does next must not hide it.
+  void run_is_over() noexcept;
   void stop() noexcept;
 
   // The training looks at the notices now.

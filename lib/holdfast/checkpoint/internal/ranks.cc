@@ -58,6 +58,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
   // At the first boundary of all ranks, because bring_together() is collective.
   if (!engine_.boundary_saves.laid_out()) lay_out();
   run_.book->boundary(step);
+  if (group_.leads() && run_.writer->failing()) engine_.unsaved.look();
   if (run_.monitor.pending()) engine_.listener.heard();
 
   if (votes_.pending()) {

@@ -89,10 +89,12 @@ void RunEnd::close() noexcept {
   // The writer has just found out whether the disk answers.
   heartbeat_.stop(gave_up() ? Duration::zero() : Heartbeat::kPatience);
   run_.book->close();
+  listener_.run_is_over();
 }
 
 // Sets the code and the reason. A run that was told to stop and has a durable step is interrupted (75), even
-// if its last save failed: the next attempt resumes from the durable step.
+// if its last save failed: the next attempt resumes from the durable step. One that stopped because no save
+// succeeds has failed.
 RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) {
   const bool told = interrupted || run_.outlook.must_stop();
   const std::int64_t durable = run_.newest_durable();
@@ -129,7 +131,7 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
                : text_or_out_of_memory([] { return std::string("the last save did not end in time"); });
   log_error("{}; what was acknowledged before stands: {}", failure, stands);
   add_to_reason(failure);
-  return told && durable >= 0 ? is_interrupted() : fails(ExitCode::io_failed);
+  return told && durable >= 0 && !unsaved_.gave_up() ? is_interrupted() : fails(ExitCode::io_failed);
 }
 
 bool RunEnd::commit_last_step() {

@@ -15,17 +15,20 @@
 #include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_flow.h"
+#include "holdfast/checkpoint/internal/unsaved_limit.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RunEnd {
  public:
-  RunEnd(Run& run, SavePartners& partners, NoticeListener& listener, WriteLimit& limit, SaveFlow& saves,
-         LateSave& late, Evaluation& evaluation, BoundarySaves& boundary_saves, Heartbeat& heartbeat)
+  RunEnd(Run& run, SavePartners& partners, NoticeListener& listener, const UnsavedLimit& unsaved,
+         WriteLimit& limit, SaveFlow& saves, LateSave& late, Evaluation& evaluation,
+         BoundarySaves& boundary_saves, Heartbeat& heartbeat)
       : run_(run),
         partners_(partners),
         listener_(listener),
+        unsaved_(unsaved),
         limit_(limit),
         saves_(saves),
         late_(late),
@@ -67,6 +70,7 @@ class RunEnd {
   Run& run_;
   SavePartners& partners_;
   NoticeListener& listener_;
+  const UnsavedLimit& unsaved_;
   WriteLimit& limit_;
   SaveFlow& saves_;
   LateSave& late_;

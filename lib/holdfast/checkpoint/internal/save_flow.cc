@@ -107,18 +107,20 @@ void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
 }
 
 SaveHandle SaveFlow::fail(BegunSave save) noexcept {
+  bool passes = false;
   const std::string text = text_or_out_of_memory([&] {
     const std::string failed = "staging step " + std::to_string(run_.step()) + " failed: ";
     try {
       throw;
     } catch (const std::exception& error) {
+      passes = may_pass(error);
       return failed + what_of(error);
     } catch (...) {
       return failed + "an exception of unknown type";
     }
   });
   // First: whoever the handle wakes must find the failure noted.
-  run_.writer->note_failure(text);
+  run_.writer->note_failure(text, passes);
   try {
     if (!save) save = begin(true);
     save->settle(SaveStatus::failed, text);

@@ -19,7 +19,9 @@ void SaveSchedule::begin() {
 void SaveSchedule::publish() noexcept {
   // The policy belongs to the training thread, and the heartbeat's thread asks for the next save.
   const SteadyTime now = run_.clock.now();
-  const Next next{.at = policy_.next_due_time(now), .step = policy_.next_due_step(now)};
+  const Next next{.at = policy_.next_due_time(now),
+                  .step = policy_.next_due_step(now),
+                  .interval = policy_.interval(run_.costs.costs().step)};
   const MutexLock lock(mutex_);
   next_ = next;
 }

@@ -32,6 +32,7 @@ class SaveSchedule {
   struct Next {
     std::optional<SteadyTime> at = {};
     std::optional<std::int64_t> step = {};
+    std::optional<Duration> interval = {};  // SavePolicy::interval()
   };
   Next next() const HOLDFAST_EXCLUDES(mutex_);
 

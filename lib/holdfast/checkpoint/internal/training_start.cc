@@ -116,6 +116,7 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
   // At least 0, because a save that is overdue must not read as none, which is -1.
   now.next_save_ms = next.at ? std::max<std::int64_t>(ms(*next.at - run_.clock.now()), 0) : -1;
   now.next_save_step = next.step.value_or(-1);
+  now.save_interval_ms = next.interval ? ms(*next.interval) : -1;
   const auto left = run_.outlook.announced().time_left(run_.clock.now());
   now.end_unix_ms = left ? ms((run_.clock.wall_now() + *left).time_since_epoch()) : -1;
   now.saves = figures.durable;

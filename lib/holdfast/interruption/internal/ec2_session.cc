@@ -59,13 +59,14 @@ Ec2Session::Token Ec2Session::have_token() {
   return Token::there;
 }
 
-HttpAnswer Ec2Session::ask(std::string_view path) {
-  HttpRequest request{.url = endpoint_ + "/latest/meta-data/" + std::string(path), .limit = limit_};
+HttpAnswer Ec2Session::ask(std::string_view path, std::size_t most) {
+  HttpRequest request{
+      .url = endpoint_ + "/latest/meta-data/" + std::string(path), .limit = limit_, .most = most};
   if (!token_.empty()) request.headers.push_back("X-aws-ec2-metadata-token: " + token_);
   return client_.ask(request);
 }
 
-Ec2Reading Ec2Session::get(std::string_view path) {
+Ec2Reading Ec2Session::get(std::string_view path, std::size_t most) {
   using Kind = Ec2Reading::Kind;
   HttpAnswer answer;
   // Twice at most: a second 401 with a fresh token is another fault.
@@ -73,7 +74,7 @@ Ec2Reading Ec2Session::get(std::string_view path) {
     const Token token = have_token();
     if (token == Token::cancelled) return {.kind = Kind::cancelled};
     if (token == Token::refused) return {.kind = Kind::refused};
-    answer = ask(path);
+    answer = ask(path, most);
     if (answer.status != 401 || token_.empty()) break;
     token_.clear();  // it expired early; ask for a new one and repeat the request once
     refresh_at_ = clock_.now();
@@ -97,6 +98,7 @@ Ec2Reading Ec2Session::get(std::string_view path) {
     reading.kind = Kind::refused;
   } else {
     reading.failure = words_for(answer);
+    reading.too_long = answer.too_long;
     if (no_token && token_failure_ != reading.failure) {
       reading.failure += " for " + std::string(path) + ", and no token (" + shown(token_failure_, 100) + ")";
     }

@@ -3,6 +3,7 @@
 // Errors: bad_alloc; other failures are in the reading. Threads: get() by one; cancel() by any.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct Ec2Reading {
   Kind kind = Kind::unknown;
   std::string body = {};
   std::string failure = {};
+  bool too_long = false;
   std::optional<WallTime> service_now = {};  // time of the service's own clock
 };
 
@@ -30,15 +32,15 @@ class Ec2Session {
  public:
   Ec2Session(Clock& clock, std::string endpoint, Duration request_limit);
 
-  // `path` below /latest/meta-data/.
-  Ec2Reading get(std::string_view path);
+  // `path` below /latest/meta-data/. `most`: bytes of the answer.
+  Ec2Reading get(std::string_view path, std::size_t most = kMostBody);
   void cancel() { client_.cancel(); }
 
  private:
   enum class Token { there, none, refused, cancelled };
 
   Token have_token();
-  HttpAnswer ask(std::string_view path);
+  HttpAnswer ask(std::string_view path, std::size_t most);
   void hint_at_hops();
 
   Clock& clock_;

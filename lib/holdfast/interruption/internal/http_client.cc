@@ -17,8 +17,8 @@ constexpr int kPollEvery = 1000;  // ms
 
 struct Arriving {
   HttpAnswer& answer;
+  std::size_t most;  // bytes of the body
   std::size_t header_bytes = 0;
-  bool too_long = false;
   bool no_memory = false;
 };
 
@@ -36,8 +36,8 @@ std::size_t guarded(Arriving& arriving, std::size_t size, const Work& work) noex
 std::size_t take_body(char* data, std::size_t one, std::size_t size, void* user) {
   auto& arriving = *static_cast<Arriving*>(user);
   return guarded(arriving, one * size, [&] {
-    if (arriving.answer.body.size() + size > kMostBody) {
-      arriving.too_long = true;
+    if (arriving.answer.body.size() + size > arriving.most) {
+      arriving.answer.too_long = true;
       return false;
     }
     arriving.answer.body.append(data, size);
@@ -57,7 +57,7 @@ std::size_t take_header(char* data, std::size_t one, std::size_t size, void* use
     // All headers together are limited; a hostile server could send them without end.
     arriving.header_bytes += size;
     if (arriving.header_bytes > kMostBody) {
-      arriving.too_long = true;
+      arriving.answer.too_long = true;
       return false;
     }
     const std::string_view line(data, size);
@@ -206,7 +206,7 @@ HttpAnswer HttpClient::ask(const HttpRequest& request) {
   headers = handles.curl->slist_append(headers, "Expect:");
   const std::unique_ptr<curl_slist, decltype(free_headers)> held(headers, free_headers);
 
-  Arriving arriving{.answer = answer};
+  Arriving arriving{.answer = answer, .most = request.most};
   handles.describe(request, headers, arriving);
   bool interrupted = false;
   const CURLcode code = handles.perform(interrupted);
@@ -217,8 +217,8 @@ HttpAnswer HttpClient::ask(const HttpRequest& request) {
     long status = 0;
     handles.curl->easy_getinfo(handles.easy, CURLINFO_RESPONSE_CODE, &status);
     answer.status = static_cast<int>(status);
-  } else if (arriving.too_long) {
-    answer.failure = "an answer of more than 16 KiB";
+  } else if (answer.too_long) {
+    answer.failure = "an answer of more than " + std::to_string(request.most >> 10) + " KiB";
   } else if (answer.timed_out) {
     answer.failure = "no answer in time";
   } else {

@@ -1,6 +1,7 @@
 #include "holdfast/interruption/internal/signal_latch.h"
 
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -25,10 +26,12 @@ constexpr std::int64_t kForwarded = kSecond / 5;
 struct Latch {
   std::atomic<std::uint32_t> count;
   std::atomic<std::uint32_t> consumed;
+  std::atomic<std::uint32_t> reported;
   std::atomic<std::int64_t> first_ns;
   std::atomic<std::int64_t> last_ns;
   std::atomic<int> sender;
   std::atomic<bool> stops;
+  std::atomic<int> hold;  // while it waits for a listener: the kernel's timer and 1
   struct sigaction earlier;
 };
 
@@ -37,6 +40,7 @@ constinit std::array<Latch, kHeardSignals.size()> latches{};
 constinit std::atomic<int> event_fd{-1};
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> terminal{false};
+constinit std::atomic<int> listeners{0};
 constinit int users = 0;
 constinit bool pipe_ignored = false;
 // Only lock-free atomics are allowed in a signal handler.
@@ -73,6 +77,44 @@ void leave_at_once() noexcept {
   force_exit();
 }
 
+// Async-signal-safe, as the two below. By system calls, because the C library's functions for timers are not.
+void release(Latch& latch) noexcept {
+  const int timer = latch.hold.exchange(0);
+  if (timer > 0) syscall(SYS_timer_delete, timer - 1);
+}
+
+void give_back(int signal) noexcept {
+  static constexpr char kText[] =
+      "\nholdfast: the process ends by a stop signal, because no Checkpointer listens to it\n";
+  (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+  // The kernel spares the first process of a container.
+  if (getpid() == 1) _exit(128 + signal);
+}
+
+// The timer repeats the signal, so the same handler hears its end.
+void hold(Latch& latch, int signal) noexcept {
+  int none = 0;
+  if (!latch.hold.compare_exchange_strong(none, -1)) return;
+  struct sigevent end {};
+  end.sigev_notify = SIGEV_SIGNAL;
+  end.sigev_signo = signal;
+  end.sigev_value.sival_ptr = &latches;
+  int timer = 0;
+  if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &end, &timer) == 0) {
+    latch.hold.store(timer + 1);
+    itimerspec when{};
+    when.it_value.tv_sec = kHoldSeconds;
+    if (syscall(SYS_timer_settime, timer, 0, &when, nullptr) == 0) return;
+  }
+  give_back(signal);
+}
+
+bool ends_hold(const siginfo_t* info) noexcept {
+  return info->si_code == SI_TIMER && info->si_value.sival_ptr == &latches;
+}
+
 // A handler, and not a blocked mask: threads that a library made before the mask would let SIGTERM kill the
 // process.
 extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
@@ -91,6 +133,12 @@ extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
     errno = saved;
     return;
   }
+  if (ends_hold(info)) {
+    release(latch);
+    if (listeners.load() == 0) give_back(signal);
+    errno = saved;
+    return;
+  }
   const std::int64_t now = monotonic_now();
   // Ctrl-C at a terminal comes from the kernel, kill() from a process.
   const bool from_kernel = info->si_code == SI_KERNEL;
@@ -106,6 +154,8 @@ extern "C" void holdfast_on_signal(int signal, siginfo_t* info, void* context) {
       (from_kernel || now - before >= kForwarded)) {
     leave_at_once();
   }
+  // An earlier handler hears it below.
+  if (listeners.load() == 0 && latch.stops.load() && is_default(latch.earlier)) hold(latch, signal);
   // Programs and libraries that handled this signal before still hear it.
   call_earlier(latch.earlier, signal, info, context);
   errno = saved;
@@ -155,10 +205,13 @@ void begin_anew() noexcept {
   for (Latch& latch : latches) {
     latch.count = 0;
     latch.consumed = 0;
+    latch.reported = 0;
     latch.first_ns = 0;
     latch.last_ns = 0;
+    latch.hold = 0;  // a child inherits no timers
   }
   users = 0;
+  listeners = 0;
   event_fd = -1;  // the parent shares that eventfd, so the child needs its own
 }
 
@@ -234,6 +287,23 @@ void install_early_signal_handlers(char** environment) noexcept {
   const auto named = parse_stop_signals(list);
   install_signal_handlers(named ? *named : *parse_stop_signals(nullptr));
 }
+
+void begin_listening() noexcept {
+  listeners.fetch_add(1);
+  for (Latch& latch : latches) release(latch);
+}
+
+void end_listening() noexcept {
+  // A forked child leaves the parent's signals alone.
+  if (owner.load() != getpid() || listeners.fetch_sub(1) > 1) return;
+  for (std::size_t i = 0; i < latches.size(); ++i) {
+    Latch& latch = latches[i];
+    const bool unheard = latch.stops.load() && latch.count.load() != latch.reported.load();
+    if (unheard && is_default(latch.earlier)) hold(latch, kHeardSignals[i]);
+  }
+}
+
+void note_reported(std::size_t index, std::uint32_t count) noexcept { latches[index].reported = count; }
 
 int signal_event() noexcept { return event_fd.load(); }
 

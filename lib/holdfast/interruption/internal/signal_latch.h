@@ -1,6 +1,9 @@
 // The process's signal handlers and the signals they have received. Plain zero-initialised globals, because
 // handlers may be installed before any constructor has run and must work until the process ends.
 //
+// A stop signal that nobody listens to waits for kHoldSeconds, because a Checkpointer may be made soon, or
+// the process may be about to end. Then it has the effect that it would have without these handlers.
+//
 // Sanitizers never instrument this code, because it runs before they are ready.
 // Errors: return values. Threads: heard_signal() and consume_signals() are async-signal-safe; install and
 // remove by one thread at a time.
@@ -18,6 +21,8 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 inline constexpr std::array<int, 6> kHeardSignals{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGUSR2, SIGXCPU};
+// Longer than a start takes until its Checkpointer, and shorter than most grace periods.
+inline constexpr int kHoldSeconds = 15;
 
 // Parses a list as stop_signals.h describes; nullptr or "" gives the default. nullopt for an unknown name.
 std::optional<StopSignals> parse_stop_signals(const char* list) noexcept;
@@ -36,6 +41,12 @@ void remove_signal_handlers() noexcept;
 // Like install, but without a remove. A malformed list counts as the default; a SignalSource reports it
 // later.
 HOLDFAST_EXPORT void install_early_signal_handlers(char** environment) noexcept;
+
+// From here to the matching end somebody reports stop signals, and acts on them. Counted. At the end of the
+// last one a stop signal that was not reported begins to wait.
+void begin_listening() noexcept;
+void end_listening() noexcept;
+void note_reported(std::size_t index, std::uint32_t count) noexcept;
 
 int signal_event() noexcept;                           // eventfd, or -1
 HeardSignal heard_signal(std::size_t index) noexcept;  // index into kHeardSignals

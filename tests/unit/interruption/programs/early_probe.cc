@@ -1,10 +1,11 @@
 // A program whose constructors take long, as those of LibTorch do: until a signal comes. Exit code 75 when it
-// was asked to stop.
+// was asked to stop. "never": it listens to no signal. "on": it works on after it has listened.
 #include <unistd.h>
 
 #include <csignal>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "holdfast/interruption/internal/signal_latch.h"
 #include "holdfast/interruption/monitor.h"
@@ -33,7 +34,13 @@ struct SlowConstructor {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  const auto work_on = [] {
+    for (int i = 0; i < 6000; ++i) usleep(10'000);
+    return 1;
+  };
+  if (mode == "never") return work_on();
   int code = 0;
   {
     holdfast::Monitor monitor;
@@ -46,6 +53,7 @@ int main() {
     }
   }
   holdfast::test::say("finished");
+  if (mode == "on") return work_on();
   for (int i = 0; i < 20; ++i) usleep(10'000);
   return code;
 }
