@@ -135,4 +135,23 @@ TEST(ResumeOnCuda, DrawsOnWhereItTrainsWhicheverGpuThatIs) {
   EXPECT_TRUE(at::randn({8}, after).cpu().equal(expected));
 }
 
+// A start would have it on the CPU when it loads, and would not bring back the GPU's random numbers.
+TEST(ResumeOnCuda, AModuleThatComesAfterResumeIsRefused) {
+  if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device here";
+  const test::TemporaryFolder folder;
+  torch::nn::Linear net(4, 4);
+  TrainState state;
+  state.add("model", *net);
+  Checkpointer checkpointer(state,
+                            {.directory = folder.path() / "run", .notices = {.hear_signals = false}});
+  checkpointer.resume();
+  net->to(at::kCUDA);
+  try {
+    checkpointer.after_step();
+    ADD_FAILURE() << "it is saved";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("model/weight is on cuda:0, where nothing was"));
+  }
+}
+
 }}  // namespace holdfast

@@ -16,7 +16,7 @@ enum class ExitCode : int {
   difference = 1,    // tools only: a difference, damage, a run that needs a look
   unreadable = 2,    // tools only: a file could not be read, or is of a newer format
   not_running = 3,   // tools only: `health` found no training process
-  usage = 64,        // unknown or contradictory options; nothing was touched
+  usage = 64,        // wrong options, environment or use of the library; no checkpoint was touched
   internal = 70,     // a defect in Holdfast or in the user's own code
   io_failed = 74,    // the run's own last save failed, or the volume cannot be read; older checkpoints stand
   interrupted = 75,  // paused safely: everything acknowledged stands, start again to resume

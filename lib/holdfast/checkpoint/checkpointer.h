@@ -54,7 +54,8 @@ struct Durable {
 };
 
 // A failed save never throws from the loop and never ends the training. Decision::failure reports it until
-// the next acknowledged commit. With other ranks more calls throw (RanksOptions).
+// the next acknowledged commit. But a state that no save can hold, or no start could load, ends the run
+// (WritingOptions::train_unsaved). With other ranks more calls throw (RanksOptions).
 //
 // The training thread waits for one memory copy of the state, never for the disk, except when told to stop or
 // shortly before an announced end of the machine. One write is in flight at a time. A save that falls due
@@ -96,7 +97,8 @@ class HOLDFAST_EXPORT Checkpointer {
   // only what that throws.
   void before_update();
   // After every optimizer update, never after a micro-batch. UsageError if the state's step has not grown
-  // since the call before: to go back to an older checkpoint, start again with `resume_from`.
+  // since the call before: to go back to an older checkpoint, start again with `resume_from`. UnsavableError
+  // (a UsageError) if this boundary was to be saved and no start could load it; then the run is over.
   Decision after_step(const StepReport& report = {});
   // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. Any thread.
   void expect_last_step(std::int64_t step) noexcept;
@@ -144,6 +146,7 @@ class HOLDFAST_EXPORT Checkpointer {
   //   75   told to stop, and a step is durable, even if the last save failed or did not end in time; or there
   //        was nothing to save
   //   74   the last commit failed, and either the run ended by itself or nothing of it is durable
+  //   64   the same, because no start could load the state (UnsavableError)
   //   70   the run ended by itself inside an update (before_update() without after_step()), or without a
   //        single after_step() and nothing resumed: such a run is not complete
   //   76   superseded

@@ -132,6 +132,11 @@ struct WritingOptions {
   // for the disk before it can copy the state. Off: a save that falls due meanwhile copies the state when the
   // write is done; save() and a stop wait for it.
   bool second_image = false;
+  // What follows when the state is one that no save can hold, or no start could bring back (a new parameter
+  // group, a module that was cast: docs/training_state.md#the-form). Off: after_step() throws UsageError (64)
+  // at the first boundary that shows it, and the newest checkpoint stands. On: these saves fail, the log says
+  // so, and the training goes on without them.
+  bool train_unsaved = false;
   // Limit of a write in MB/s (10⁶ bytes), for a volume that others use, or whose credits run out. A save then
   // takes at least size/limit, and its work is at risk as long. A stop or a deadline lifts it. 0: none.
   double write_limit = 0;

@@ -23,7 +23,7 @@ const char* why_final(const Ending& ending) {
     case static_cast<int>(ExitCode::complete):
       return "the run is over";
     case static_cast<int>(ExitCode::usage):
-      return "wrong options stay wrong";
+      return "the program or its options must change: its last lines say how";
     case static_cast<int>(ExitCode::superseded):
       return "a newer attempt owns the run; this one must not start again";
     case static_cast<int>(ExitCode::refused):

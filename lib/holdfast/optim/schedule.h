@@ -25,7 +25,8 @@ class Optimizer;
 namespace holdfast { inline namespace v0_2 {
 
 // A group's base rate is the rate that it has when the schedule first sees it: in the constructor, or after
-// add_param_group. The constructor sets the rates of the first update.
+// add_param_group before resume(). Later groups end the run at the next save, so a group that a later phase
+// trains exists from the start, frozen. The constructor sets the rates of the first update.
 //
 // Stateful: option "lr" (the base rates), the plan's numbers (rate_plan.h), "position", "plateau.…".
 // `--override lr` accepts other base rates: the position stays, and the new rate applies from the next update

@@ -45,6 +45,7 @@ class RankedSource final : public SnapshotSource {
       : source_(source), rank_(rank), world_size_(world_size) {}
 
   std::shared_ptr<const void> hold_list() override { return source_.hold_list(); }
+  std::shared_ptr<const void> fix_form() override { return source_.fix_form(); }
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;

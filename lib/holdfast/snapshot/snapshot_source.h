@@ -94,6 +94,13 @@ class HOLDFAST_EXPORT LateCopy {
 // as long as the memory. Never throws; nullptr if nothing could be done.
 using PrepareImage = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
+// The training state is one that no save can hold, or that no start of the same program could load. The
+// program must change; no later save of this state would do better.
+class HOLDFAST_EXPORT UnsavableError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 class HOLDFAST_EXPORT SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
@@ -102,6 +109,10 @@ class HOLDFAST_EXPORT SnapshotSource {
   // so the source may list its tensors once for all of them: a model has hundreds. Nested holds share one
   // list. An update, a load and a new part end it. nullptr: the source keeps no list.
   virtual std::shared_ptr<const void> hold_list() { return nullptr; }
+  // While the result lives, a run saves this state, and each start of the run makes the state as it is now.
+  // So the source accepts no new part, and attributes() throws UnsavableError where load() of such a start
+  // would refuse the state. nullptr: the source does not compare.
+  virtual std::shared_ptr<const void> fix_form() { return nullptr; }
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.
   virtual std::vector<TensorSpec> describe() = 0;

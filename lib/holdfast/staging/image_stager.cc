@@ -16,12 +16,24 @@ namespace {
 constexpr std::size_t kMostBeside = 50'000;
 constexpr std::uint64_t kPage = 4096;
 
+// Runs `work`. What a file cannot hold is no refusal: the program chose these names and sizes.
+template <class Work>
+void or_unsavable(const Work& work) {
+  try {
+    work();
+  } catch (const RefusedError& error) {
+    throw UnsavableError(std::string("this training state cannot be stored: ") + error.what());
+  }
+}
+
 }  // namespace
 
 void ImageStager::fit(const Attributes& attributes) {
-  std::vector<TensorSpec> tensors = source_.describe();
-  const std::uint64_t wanted = attribute_capacity_for(attributes, tensors);
-  fit(std::move(tensors), attribute_bytes(attributes), wanted);
+  or_unsavable([&] {
+    std::vector<TensorSpec> tensors = source_.describe();
+    const std::uint64_t wanted = attribute_capacity_for(attributes, tensors);
+    fit(std::move(tensors), attribute_bytes(attributes), wanted);
+  });
 }
 
 void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t needed,
@@ -134,12 +146,10 @@ void ImageStager::check_record(const RunRecord& record) {
 }
 
 void ImageStager::check(const Attributes& attributes) const {
-  try {
+  or_unsavable([&] {
     const std::vector<TensorSpec> tensors = source_.describe();
     check_file_plan(tensors, attribute_capacity_for(attributes, tensors));
-  } catch (const RefusedError& error) {  // not a refusal: the program chose these names
-    throw UsageError(std::string("this training state cannot be stored: ") + error.what());
-  }
+  });
 }
 
 void ImageStager::plan_beside(std::vector<TensorSpec> tensors, std::uint64_t attribute_capacity) noexcept {

@@ -1,7 +1,8 @@
 // Copies the training state into an image of the checkpoint file. It makes a new plan if tensors appear
 // (optimizer slots after the first update) or if attributes outgrow their capacity.
 //
-// Errors: RefusedError and IoError from make_file_plan; exceptions of the source pass through.
+// Errors: UnsavableError for a state that no file can hold; IoError from make_file_plan; exceptions of the
+// source pass through.
 // Threads: the training thread. plan_beside() may run on any thread that the training thread waits for before
 // plan_ahead(). Snapshots may be released on any.
 #pragma once
@@ -35,7 +36,7 @@ class ImageStager {
  public:
   ImageStager(SnapshotSource& source, int arenas) : source_(source), pool_(arenas) {}
 
-  // Throws UsageError if names or sizes of the state cannot be stored. Call it before the claim.
+  // Throws UnsavableError if names or sizes of the state cannot be stored. Call it before the claim.
   void check_source();
   // The same including everything that a save records beside the state. Finds before the claim what would
   // make every save fail. Encodes the attributes once; copies no tensor.

@@ -19,6 +19,9 @@ namespace {
 
 // Names of optimizer slots put a prefix before this name, and a whole name has at most 1,024 bytes.
 constexpr std::size_t kMostName = 768;
+// What to do about a registered tensor that no file can hold.
+constexpr char kUnregistered[] =
+    "do not register it: keep it as a member, and store what it is made of (state/stateful.h)";
 
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
   // The same object, or the same memory seen in the same way: both are one tensor in the file.
@@ -58,7 +61,7 @@ class Taker {
     }
     std::string name = module + "/" + dotted;
     // Throws for tensors that cannot be stored, before anything is kept.
-    static_cast<void>(stored_type(name, tensor));
+    static_cast<void>(stored_type(name, tensor, kUnregistered));
     // The first module that registers a shared parameter names its optimizer slots.
     if (!buffer)
       inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});

@@ -183,6 +183,12 @@ State* state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& para
   return dynamic_cast<State*>(found->second.get());
 }
 
+// True also if the state is of another class.
+inline bool has_state(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  return found != optimizer.state().end() && found->second;
+}
+
 // LBFGS keeps its one state under the first parameter of its one group.
 inline const at::Tensor& first_parameter(const torch::optim::Optimizer& optimizer) {
   return optimizer.param_groups().front().params().front();

@@ -28,6 +28,14 @@ using internal::visit_slots;
 using internal::with_kind;
 using torch::optim::Optimizer;
 
+// A tensor's name has at most 1,024 bytes, and slots come only with the first update.
+constexpr std::size_t kMostSlotName = 1024 - std::string_view("/momentum_buffer/").size();
+
+// What to do about a slot that no file can hold. An optimizer has its slots whatever the state leaves out.
+constexpr char kNoSlot[] =
+    "an optimizer's slot cannot be left out: make this parameter's gradients dense (for an embedding, "
+    "sparse(false)), or train it without the option that needs the slot (momentum)";
+
 template <class Options>
 Attributes values_of(Options options) {
   Attributes values;
@@ -100,6 +108,9 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
     for (const auto* name : names) {
       // With one module the dotted name is unique. With several it is not, so the module's name comes first.
       group.push_back(owners.size() > 1 ? name->module + "." + name->dotted : name->dotted);
+      if (name_.size() + group.back().size() <= kMostSlotName) continue;
+      throw UsageError("slots of parameter '" + group.back() + "' would have too long a name under '" +
+                       name_ + "': add the optimizer under a shorter one");
     }
   }
   return groups;
@@ -123,12 +134,15 @@ OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules
       chosen_.push_back(values_of(options_as<typename decltype(kind)::Options>(groups[g].options(), name_)));
     });
   }
-  inventory.slots = slots(inventory.parameters);
+  list_slots(inventory);
+  for (const SlotTensor& slot : inventory.slots)
+    static_cast<void>(stored_type(slot.name, slot.tensor, kNoSlot));
   return inventory;
 }
 
-std::vector<SlotTensor> OptimizerState::slots(const Groups& names) const {
-  std::vector<SlotTensor> slots;
+void OptimizerState::list_slots(OptimizerInventory& inventory) const {
+  const Groups& names = inventory.parameters;
+  std::vector<SlotTensor>& slots = inventory.slots;
   const auto& groups = optimizer_->param_groups();
   with_kind(*optimizer_, [&](auto kind, const char*) {
     using Kind = decltype(kind);
@@ -137,11 +151,20 @@ std::vector<SlotTensor> OptimizerState::slots(const Groups& names) const {
       std::set<const State*> stored;
       for (std::size_t g = 0; g < groups.size(); ++g) {
         for (std::size_t i = 0; i < names[g].size(); ++i) {
-          auto* const state = state_of<State>(*optimizer_, groups[g].params()[i]);
+          const at::Tensor& parameter = groups[g].params()[i];
+          auto* const state = state_of<State>(*optimizer_, parameter);
+          if (!state && internal::has_state(*optimizer_, parameter)) {
+            inventory.misfits.push_back("the state of " + names[g][i] + " in '" + name_ +
+                                        "' is of another class than " + type_ + "'s");
+          }
           // A parameter that is listed twice has one state.
           if (!state || !stored.insert(state).second) continue;
           visit_slots(*state, [&](const char* slot, const at::Tensor& tensor) {
-            if (tensor.defined()) slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
+            if (!tensor.defined()) return;
+            slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
+            if (tensor.sizes() == parameter.sizes()) return;
+            inventory.misfits.push_back(slots.back().name + " has the shape " + shape_text(tensor.sizes()) +
+                                        ", and its parameter " + shape_text(parameter.sizes()));
           });
         }
       }
@@ -151,7 +174,6 @@ std::vector<SlotTensor> OptimizerState::slots(const Groups& names) const {
       }
     }
   });
-  return slots;
 }
 
 void OptimizerState::put_attributes(const OptimizerInventory& inventory, Attributes& out,

@@ -38,6 +38,7 @@ struct SlotTensor {
 struct OptimizerInventory {
   std::vector<std::vector<std::string>> parameters;  // names of the parameters of each group
   std::vector<SlotTensor> slots;
+  std::vector<std::string> misfits;  // what a load would refuse or lose of them, one text each
 };
 
 class HOLDFAST_EXPORT OptimizerState {
@@ -73,7 +74,7 @@ class HOLDFAST_EXPORT OptimizerState {
  private:
   using Groups = std::vector<std::vector<std::string>>;
   Groups group_names(const ModuleInventory& modules) const;
-  std::vector<SlotTensor> slots(const Groups& names) const;
+  void list_slots(OptimizerInventory& inventory) const;
   std::string group_prefix(std::size_t group) const;
   // Without a snapshot: only throws the RefusedError that a load would throw; the tensors stay undefined.
   Loaded build(const ModuleInventory& modules, std::span<const TensorSpec> tensors,

@@ -49,10 +49,9 @@ c10::ScalarType scalar_type_of(DType dtype) {
   throw Error("a type without a counterpart in LibTorch: " + std::string(name_of(dtype)));
 }
 
-DType stored_type(const std::string& name, const at::Tensor& tensor) {
+DType stored_type(const std::string& name, const at::Tensor& tensor, const char* remedy) {
   const auto refuse = [&](const std::string& what) {
-    throw UsageError("tensor '" + name + "' " + what +
-                     ": leave it out of the state, or store what it is made of");
+    throw UsageError("tensor '" + name + "' " + what + ": " + remedy);
   };
   if (!tensor.defined()) refuse("is undefined");
   // Sparse, quantized and meta tensors have no plain bytes.

@@ -20,8 +20,9 @@ namespace holdfast { inline namespace v0_2 {
 
 std::optional<DType> dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
-// The tensor's type in a file; UsageError if no file can hold the tensor.
-DType stored_type(const std::string& name, const at::Tensor& tensor);
+// The tensor's type in a file; UsageError if no file can hold the tensor, with what to do about it.
+inline constexpr char kLeaveItOut[] = "leave it out of the state, or store what it is made of";
+DType stored_type(const std::string& name, const at::Tensor& tensor, const char* remedy = kLeaveItOut);
 TensorSpec spec_of(std::string name, const at::Tensor& tensor);
 
 // A new tensor of that type and shape on `device`, with the strides if given. Its elements are not set.

@@ -52,6 +52,7 @@ internal::WantedPart place_of(const std::string& name, const at::Tensor& tensor,
 // Readers find a part by its name: in names of tensors it ends at the first '/', in those of attributes at
 // the first '.'.
 void TrainState::State::check_new_name(const std::string& name) const {
+  check_form_is_open("part '" + printable(name) + "'");
   if (name.empty() || !is_utf8(name) || has_control(name) || name.find_first_of("/.") != std::string::npos) {
     throw UsageError("'" + printable(name) +
                      "' cannot name a part of the state: no '/', '.' or control characters");
@@ -85,10 +86,12 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   if (skipped > 0) out.set("skipped", skipped);  // absent in other runs: their checkpoints keep their bytes
   out.set("cursor.epoch", cursor.epoch);
   out.set("cursor.samples", cursor.samples);
-  put_module_attributes(modules, inventory, out);
-  for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    optimizers[i].put_attributes(list.optimizers[i], out, look.options);
-  }
+  internal::or_unsavable([&] {
+    put_module_attributes(modules, inventory, out);
+    for (std::size_t i = 0; i < optimizers.size(); ++i) {
+      optimizers[i].put_attributes(list.optimizers[i], out, look.options);
+    }
+  });
   for (const Part& part : components) {
     internal::AttributeWriter writer(part.name, out, look.options);
     part.component->save(writer);
@@ -142,6 +145,7 @@ void TrainState::add_component(const std::string& name, std::unique_ptr<Componen
 }
 
 void TrainState::option(const std::string& name, AttributeValue value) {
+  state_->check_form_is_open("option '" + printable(name) + "'");
   if (reserved(name.substr(0, name.find('.')))) {
     throw UsageError("an option cannot be named '" + name + "': that is the state's own");
   }
@@ -181,12 +185,8 @@ std::vector<TensorSpec> TrainState::describe() {
     for (std::size_t i = first; i < specs.size(); ++i) names.insert(specs[i].name);
   };
   const std::size_t of_modules = specs.size();
-  // A restarted program has the shapes from before the first update; check_shapes() compares with them.
-  if (!state_->updated) {
-    state_->started_with = specs;
-    // From before the first update on, so that the draws of the first steps are heard.
-    if (!state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
-  }
+  // From before the first update on, so that the draws of the first steps are heard.
+  if (!state_->updated && !state_->drawn) state_->drawn = std::make_unique<internal::DrawnGenerators>();
   for (const OptimizerInventory& optimizer : list->optimizers) {
     for (const SlotTensor& slot : optimizer.slots) specs.push_back(spec_of(slot.name, slot.tensor));
   }
@@ -211,7 +211,6 @@ std::vector<TensorSpec> TrainState::describe() {
 }
 
 void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
-  if (part != Part::late) state_->check_shapes(layout);
   Stager stager;
   // The stager needs every tensor until run() has returned. Streams and parts of tensors are made here, so
   // nobody else holds them.
@@ -349,7 +348,12 @@ void TrainState::derive_own(int rank) {
   }
 }
 
-Attributes TrainState::attributes() { return state_->look_at_attributes(*state_->list_tensors()).attributes; }
+Attributes TrainState::attributes() {
+  const auto list = state_->list_tensors();
+  State::Look look = state_->look_at_attributes(*list);
+  if (const auto form = state_->form.lock()) state_->check_form(*form, *list, look);
+  return std::move(look.attributes);
+}
 
 void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;

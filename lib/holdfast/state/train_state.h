@@ -6,8 +6,8 @@
 //   state.add("data", loader);           // anything Stateful
 //   state.value("hidden", hidden);       // a variable of the program (value.h)
 //
-// Requires: added objects outlive the state and are not replaced (module.to() is fine). After the first
-// update the tensors of modules keep their shapes. Names, options and attributes: docs/training_state.md.
+// Requires: added objects outlive the state and are not replaced. Checkpointer::resume() fixes the form of
+// the state: parts, tensors, groups, options. docs/training_state.md has it, and all names.
 // Errors: add() throws UsageError; check() and load() throw RefusedError, which names every difference.
 // Threads: the training thread only. CUDA: its current streams are the streams that train.
 #pragma once
@@ -42,8 +42,9 @@ namespace holdfast { inline namespace v0_2 {
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
 //   module, an unknown optimizer, or tensors that share memory.
-// - A save and state_digest(): Error (74), which names module tensors whose shape has changed. No start of
-//   this program could resume from such a checkpoint. Components may write tensors of any shape.
+//   After Checkpointer::resume(): UsageError for every part and option.
+// - A save and state_digest(): UnsavableError (64), which names what differs from the form at resume(). No
+//   start of this program could resume from such a checkpoint. Components may write other tensors each time.
 // - load() is all or nothing: if a component's load() throws, components loaded before it get back their
 //   state.
 class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
@@ -85,6 +86,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   Cursor cursor() const;
 
   std::shared_ptr<const void> hold_list() override;
+  std::shared_ptr<const void> fix_form() override;
   std::vector<TensorSpec> describe() override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;

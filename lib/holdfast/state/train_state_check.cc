@@ -16,10 +16,6 @@ constexpr std::size_t kMostTexts = 24;  // texts of a message: a completely diff
 
 void append(Texts& to, Texts from) { std::move(from.begin(), from.end(), std::back_inserter(to)); }
 
-std::string type_and_shape(const TensorSpec& spec) {
-  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
-}
-
 // "module ema" -> "'ema' (module)"
 std::string part_text(const std::string& part) {
   const std::size_t blank = part.find(' ');
@@ -62,6 +58,10 @@ AttributeValue in_words_of_today(const std::string& name, const AttributeValue& 
 }  // namespace
 
 namespace internal {
+
+std::string type_and_shape(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
 
 std::string joined(const std::vector<std::string>& texts, std::size_t most) {
   std::string all;
@@ -147,26 +147,6 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
 }
 
 }  // namespace internal
-
-// A restarted program builds its modules with the first shapes and would refuse a checkpoint with others.
-void TrainState::State::check_shapes(const ImageLayout& layout) const {
-  Texts texts;
-  for (const TensorSpec& then : started_with) {
-    const auto index = layout.find(then.name);
-    if (!index) continue;
-    const TensorSpec& now = layout.tensors()[*index];
-    if (now.shape == then.shape) continue;
-    texts.push_back(now.name + " is " + type_and_shape(now) + " and was " + type_and_shape(then) +
-                    " when this run started");
-  }
-  if (texts.empty()) return;
-  throw Error(
-      "no start could resume from this state: " + internal::joined(texts, kMostTexts) +
-          ". A program that starts again makes a tensor as this one did: keep its shape (room for the "
-          "largest, and a count), or keep it in a component with save() and load() "
-          "(state/stateful.h)",
-      ExitCode::io_failed);
-}
 
 bool TrainState::State::own_layout(const Overrides& overrides) const {
   return !overridden(layout_options, overrides).empty();

@@ -28,8 +28,10 @@ std::shared_ptr<const TrainState::State::List> TrainState::State::list_tensors()
   // Weak: the list holds tensors, so it must not outlive the save that asked for it.
   if (auto list = held.lock()) return list;
   auto list = std::make_shared<List>();
-  list->modules = take_inventory(modules);
-  for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
+  internal::or_unsavable([&] {
+    list->modules = take_inventory(modules);
+    for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
+  });
   return list;
 }
 

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/run_start.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -40,6 +42,8 @@ void Alone::at_boundary(Decision& decision) {
   }
   if (writer.failing()) [[unlikely]] {
     decision.failure = writer.failure();
+    telling_errors([&] { engine_.saves.unsavable().refuse(); },
+                   [&](const Error& error) { engine_.end.break_off(error); });
   }
   engine_.rest_until(schedule.next_due_step(now), schedule.next_due_time(now));
 }

@@ -2,11 +2,18 @@
 
 #include <utility>
 
+#include "holdfast/base/error.h"
+
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 void BoundarySaves::lay_out() {
   if (std::exchange(laid_out_, true)) return;
-  run_.stager.plan_ahead();
+  try {
+    run_.stager.plan_ahead();
+  } catch (const UsageError& error) {
+    // No save has worked yet, so the program has made a state that cannot be saved.
+    throw UnsavableError(error.what());
+  }
   // Here, between two updates: page-locking an image takes as long as many copies, and must not happen while
   // the program captures a graph.
   run_.stager.make_image_ahead();

@@ -75,6 +75,8 @@ void Ranks::vote_at_boundary(Decision& decision) {
     engine_.limit.restore();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
+  // On all ranks at the same boundary, because all look at their state when one is laid out or saved.
+  engine_.saves.unsavable().refuse();
   if (group_.leads()) {
     if (run_.writer->failing()) decision.failure = run_.writer->failure();
   } else if (group_.failing()) {
@@ -86,10 +88,12 @@ void Ranks::vote_at_boundary(Decision& decision) {
 void Ranks::lay_out() {
   partners_.bring_together();
   // Rank 0 alone writes the file, so this rank needs no plan of it.
-  if (!group_.leads() && !group_.sharing()) return engine_.boundary_saves.skip_layout();
+  const bool writes = group_.leads() || group_.sharing();
+  if (!writes) engine_.boundary_saves.skip_layout();
   try {
-    engine_.boundary_saves.lay_out();
+    writes ? engine_.boundary_saves.lay_out() : run_.stager.check_source();
   } catch (const std::exception& error) {  // the first save will fail for the same reason, and log it
+    engine_.saves.unsavable().learn_from(error);
     log_debug("the file could not be laid out: {}", what_of(error));
   }
 }

@@ -86,6 +86,7 @@ void RunEnd::hear(int code, std::string reason) noexcept {
 
 void RunEnd::close() noexcept {
   over_ = true;
+  run_.started.form = nullptr;  // the program may add parts for another run
   // The writer has just found out whether the disk answers.
   heartbeat_.stop(gave_up() ? Duration::zero() : Heartbeat::kPatience);
   run_.book->close();
@@ -131,7 +132,8 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
                : text_or_out_of_memory([] { return std::string("the last save did not end in time"); });
   log_error("{}; what was acknowledged before stands: {}", failure, stands);
   add_to_reason(failure);
-  return told && durable >= 0 && !unsaved_.gave_up() ? is_interrupted() : fails(ExitCode::io_failed);
+  if (told && durable >= 0 && !unsaved_.gave_up()) return is_interrupted();
+  return fails(saves_.unsavable().known() ? ExitCode::usage : ExitCode::io_failed);
 }
 
 bool RunEnd::commit_last_step() {

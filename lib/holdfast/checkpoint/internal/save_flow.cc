@@ -114,6 +114,7 @@ SaveHandle SaveFlow::fail(BegunSave save) noexcept {
       throw;
     } catch (const std::exception& error) {
       passes = may_pass(error);
+      unsavable_.learn_from(error);
       return failed + what_of(error);
     } catch (...) {
       return failed + "an exception of unknown type";

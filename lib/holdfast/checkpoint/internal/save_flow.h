@@ -16,6 +16,7 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_partners.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
+#include "holdfast/checkpoint/internal/unsavable_state.h"
 #include "holdfast/checkpoint/internal/write_limit.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/snapshot/device_copy.h"
@@ -43,6 +44,7 @@ class SaveFlow {
   void submit(Staged staged, const BegunSave& save, Duration waited);
   // Call from a catch block, for any exception. `save`: null if begin() threw.
   SaveHandle fail(BegunSave save) noexcept;
+  UnsavableState& unsavable() { return unsavable_; }
   // Another thread has submitted `save` (BoundaryShelf).
   void submitted(const BegunSave& save) noexcept;
 
@@ -80,6 +82,7 @@ class SaveFlow {
   std::weak_ptr<Snapshot> snapshot_in_flight_;
   SaveHandle newest_;
   BegunSave newest_begun_;  // the same, as far as it was begun here
+  UnsavableState unsavable_{run_.options.writing.train_unsaved};
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -30,6 +30,12 @@ void ShareSender::begin_sharing() {
 void ShareSender::send(Decision& decision, bool last_one) {
   if (rounds_.plan() != 0) return send_share(decision, last_one);
   tell_own();
+  try {
+    // Ends this rank at the same boundary as rank 0, which stages the same state.
+    run_.stager.check_source();
+  } catch (const std::exception& error) {
+    engine_.saves.unsavable().learn_from(error);
+  }
   engine_.schedule.want(false);
   begin_save(decision, engine_.saves.begin(true));
 }
@@ -71,6 +77,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
     share.save.shares = std::move(staged.shares);
     share.snapshot = std::move(staged.snapshot);
   } catch (const std::exception& error) {
+    engine_.saves.unsavable().learn_from(error);
     share.refusal = what_of(error);
     log_error("this rank's share of step {} could not be copied: {}", share.step, share.refusal);
   }

@@ -26,6 +26,7 @@ struct StartedRun {
   Metrics metrics = {};
   Receipt receipt = {};
   std::shared_ptr<Arena> image = {};  // held the state; memory for the next save
+  std::shared_ptr<const void> form;   // SnapshotSource::fix_form(), until the run ends
   SteadyTime began{};                 // after the wait for the volume
 };
 

@@ -21,6 +21,7 @@ void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
 }
 
 void TrainingStart::begin() {
+  run_.started.form = run_.source.fix_form();
   boundary_.begin();
   saves_.measurements() = Measurements(run_.started.metrics);
   if (run_.started.store) begin_writing();

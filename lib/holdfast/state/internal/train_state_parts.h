@@ -16,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/error.h"
 #include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/internal/drawn_generators.h"
 #include "holdfast/state/internal/first_look.h"
+#include "holdfast/state/internal/state_form.h"
 #include "holdfast/state/module_state.h"
 #include "holdfast/state/optimizer_state.h"
 #include "holdfast/state/rng_state.h"
@@ -52,8 +54,11 @@ struct TrainState::State {
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
-  // Throws Error (74), which names the tensors of modules whose shape differs from started_with.
-  void check_shapes(const ImageLayout& layout) const;
+  // Throws UsageError once the form is fixed: `what` comes too late.
+  void check_form_is_open(const std::string& what) const;
+  internal::StateForm form_of(const List& list, const Look& look) const;
+  // Throws UnsavableError, which names what differs from `start`.
+  void check_form(const internal::StateForm& start, const List& list, const Look& look) const;
   // Returns true if tensors keep this program's strides.
   bool own_layout(const Overrides& overrides) const;
   void find_gpus(const ModuleInventory& inventory);
@@ -73,8 +78,6 @@ struct TrainState::State {
   std::set<std::string> early;                  // tensors that changed between after_step and before_update
   std::unordered_set<std::string> trained;      // parameters and slots, as of the last describe()
   std::unordered_set<std::string> replicated;   // tensors of replicated components, as of the last describe()
-  std::vector<TensorSpec> started_with;         // tensors of modules, as of the last describe() before an
-                                                // update
   bool updated = false;                         // in this process
   bool brought_together = false;                // bring_together() was called at this step boundary
   bool in_cuda = false;                         // a module's tensor was in CUDA memory at the last
@@ -93,6 +96,8 @@ struct TrainState::State {
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // skipped updates among `step`
   Cursor cursor;
+  // Lives while the form is fixed.
+  std::weak_ptr<const internal::StateForm> form;
 };
 
 // TensorImpls of the parameters that only an optimizer changes. They keep their values until its next step,
@@ -113,6 +118,19 @@ std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attri
 // "rng/gpu.0", or its older name if the file has only that.
 std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded);
 
+// Runs `work`. What modules and optimizers refuse does not pass by itself; a component's save() may have
+// reasons that do.
+template <class Work>
+void or_unsavable(const Work& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    throw UnsavableError(error.what());
+  }
+}
+
+// "float32 [64, 3]"
+std::string type_and_shape(const TensorSpec& spec);
 // "a; b; c and 12 more"
 std::string joined(const std::vector<std::string>& texts, std::size_t most);
 
