@@ -73,6 +73,10 @@ class MemorySource final : public SnapshotSource {
   Attributes attributes() override;
   void advance(const StepReport& report) override;
   std::int64_t step() const override { return step_; }
+  DataEnd end = DataEnd::none;  // after the next update
+  DataEnd data_end() const override { return end; }
+  std::vector<std::string> changed;  // what changed_since() says
+  std::vector<std::string> changed_since(const Snapshot& /*image*/) override { return changed; }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override;
   void load(const Snapshot& snapshot, const Overrides& overrides) override;

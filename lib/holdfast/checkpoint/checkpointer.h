@@ -100,7 +100,8 @@ class HOLDFAST_EXPORT Checkpointer {
   // since the call before: to go back to an older checkpoint, start again with `resume_from`. UnsavableError
   // (a UsageError) if this boundary was to be saved and no start could load it; then the run is over.
   Decision after_step(const StepReport& report = {});
-  // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. Any thread.
+  // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. after_step()
+  // keeps an image of that step for finish(), so call it before the loop. Any thread.
   void expect_last_step(std::int64_t step) noexcept;
   // Between steps, in data preparation or evaluation: true if the loop should stop soon. Cheap, local.
   bool tick();
@@ -142,6 +143,9 @@ class HOLDFAST_EXPORT Checkpointer {
 
   // The loop is over. Commits the current step unless something newer is durable, waits, writes the run state
   // and returns the exit code (ExitCode as int). Idempotent.
+  // The step is stored as after_step() left it where an epoch ends (EpochOrder, Loader), at
+  // expect_last_step(), and after a stop; the log names what has changed since. Elsewhere, and with other
+  // ranks, memory is stored, and a run that goes on from there says so.
   //   0    complete
   //   75   told to stop, and a step is durable, even if the last save failed or did not end in time; or there
   //        was nothing to save

@@ -41,6 +41,7 @@ constexpr char kUsualCauses[] =
   a local variable that decides the next step (a rate, a hidden state, a counter)
   a random engine of the program's own, or random numbers drawn after after_step()
   an order that differs from run to run
+  gradients that outlive after_step() (an optimizer that updates with those of several steps)
 )";
 
 // The trial's checkpoints go there (checkpoint/internal/trial.h), never into the program's own run directory.

@@ -140,6 +140,11 @@ class Loader::Impl {
   const BatchPlan& whole_plan() const { return whole_plan_; }
   std::int64_t size() const { return size_; }
   Cursor applied_cursor() const { return applied_; }
+  DataEnd data_end() const {
+    const bool all = applied_ == delivered_ || applied_ == Cursor{delivered_.epoch + 1, 0};
+    if (!all || delivered_.samples != size_) return DataEnd::none;
+    return delivered_.epoch + 1 == options_.epochs ? DataEnd::run : DataEnd::epoch;
+  }
 
  private:
   // At the first next(): a resume may move the cursor before, and no batch is made for nothing.
@@ -230,6 +235,7 @@ void Loader::applied(Cursor cursor) { impl_->applied(cursor); }
 void Loader::applied_all_delivered() { impl_->applied_all_delivered(); }
 std::int64_t Loader::epoch() const { return impl_->next_epoch(); }
 Cursor Loader::cursor() const { return impl_->applied_cursor(); }
+DataEnd Loader::data_end() const { return impl_->data_end(); }
 void Loader::restart() { impl_->go_to({}); }
 std::int64_t Loader::size() const { return impl_->size(); }
 std::int64_t Loader::batches_per_epoch() const { return impl_->whole_plan().batches_per_epoch(); }

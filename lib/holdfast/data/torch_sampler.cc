@@ -31,7 +31,19 @@ EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOpt
 // An epoch that has been drawn from counts as begun.
 std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); }
 
-EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) { return {*this, end}; }
+EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) {
+  end_ = end;
+  return {*this, end};
+}
+
+DataEnd EpochOrder::data_end() const {
+  const std::int64_t left = size_ - applied_in_epoch();
+  const bool is_last = applied_.epoch + 1 == end_;
+  // The rest may be a smaller batch that comes, or one that drop_last leaves out.
+  const bool at_end = left == 0 || (left < batch_size_ && (drops_rest_ || is_last));
+  if (!open_ || !at_end) return DataEnd::none;
+  return is_last ? DataEnd::run : DataEnd::epoch;
+}
 
 EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
   // A stop ends the loop over epochs as well.
@@ -185,6 +197,7 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
   order.over_ = order.stopped_;
   if (order.over_) return;
   order.check_pass();
+  if (order.open_) order.drops_rest_ = order.applied_in_epoch() < order.size_;
   order.forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
   // A new pass after an open one means the next epoch.

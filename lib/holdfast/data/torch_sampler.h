@@ -66,6 +66,9 @@ class HOLDFAST_EXPORT EpochOrder {
   std::int64_t batch() const;
   // The last applied cursor, which save() writes.
   Cursor cursor() const { return applied_; }
+  // What ended with the last applied batch: an epoch, or the last one of epochs(). A rest that drop_last
+  // leaves out is known after the first pass.
+  DataEnd data_end() const;
   // The cursor after `count` more batches. UsageError if fewer were drawn in this epoch.
   Cursor after_batches(std::int64_t count) const;
   // The cursor after `samples` more, in the epoch that is being delivered.
@@ -101,6 +104,8 @@ class HOLDFAST_EXPORT EpochOrder {
   std::optional<Permutation> order_;  // of the epoch that was drawn from last
   bool stopped_ = false;              // told_to_stop()
   bool over_ = false;                 // a pass began after that
+  std::int64_t end_ = 0;              // of epochs(); 0: not asked
+  bool drops_rest_ = false;           // a pass has ended before its last, smaller batch
   bool open_ = false;                 // the current pass has delivered: the next reset() opens a new epoch
   std::deque<std::int64_t> waiting_;  // where each drawn batch ends that was not applied
   // The DataLoader asks for `ahead_` batches before it delivers one, and then for one more with each batch.

@@ -58,6 +58,7 @@ class RankedSource final : public SnapshotSource {
   void advance(const StepReport& report) override { source_.advance(report); }
   void last_was_skipped() override { source_.last_was_skipped(); }
   std::int64_t step() const override { return source_.step(); }
+  DataEnd data_end() const override { return source_.data_end(); }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override {
     source_.check(tensors, attributes, overrides);

@@ -16,4 +16,7 @@ struct Cursor {
   auto operator<=>(const Cursor&) const = default;
 };
 
+// What ends with the samples that the last update applied. After `run` the program wants no more data.
+enum class DataEnd { none, epoch, run };
+
 }}  // namespace holdfast::v0_2

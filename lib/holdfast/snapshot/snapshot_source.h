@@ -144,6 +144,12 @@ class HOLDFAST_EXPORT SnapshotSource {
   // The update of the last advance() was skipped, as its StepReport::late tells now. Counts it.
   virtual void last_was_skipped() {}
   virtual std::int64_t step() const = 0;
+  // Of the last advance(): the program may work on the state after a boundary where its data ends. Asked at
+  // every step.
+  virtual DataEnd data_end() const { return DataEnd::none; }
+  // Names of attributes and tensors that differ from that image of the present step. Random streams and
+  // train/eval flags do not count: an evaluation leaves them otherwise. Reads the whole state.
+  virtual std::vector<std::string> changed_since(const Snapshot& /*image*/) { return {}; }
 
   // Read-only: would load() accept this checkpoint? Compares tensors and options; throws RefusedError (78)
   // with every difference. Called before the claim, without bytes of tensors.

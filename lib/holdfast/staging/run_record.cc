@@ -90,6 +90,7 @@ void put_run_record(Attributes& attributes, const RunRecord& record) {
   put(kRunLossTold, record.loss.has_value());
   put(kRunFinite, record.finite);
   put(kRunEvaluationDue, record.evaluation_due);
+  if (record.after_loop) put(kRunAfterLoop, true);
   put(kRunOverrides, readable(record.overrides));
   put(kRunGrownFrom, readable(record.grown_from));
   if (!record.branches.empty()) put(kRunBranches, record.branches);
@@ -111,6 +112,7 @@ RunRecord run_record_of(const Attributes& attributes) {
   if (nan_was_told || !std::isnan(loss)) record.loss = loss;
   record.finite = attributes.get_bool(kRunFinite);
   record.evaluation_due = attributes.get_bool(kRunEvaluationDue);
+  record.after_loop = attributes.has(kRunAfterLoop) && attributes.get_bool(kRunAfterLoop);
   record.overrides = attributes.get_strings(kRunOverrides);
   record.grown_from = attributes.get_string(kRunGrownFrom);
   if (attributes.has(kRunBranches)) record.branches = attributes.get_strings(kRunBranches);

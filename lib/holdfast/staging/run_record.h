@@ -26,8 +26,11 @@ inline constexpr char kRunLoss[] = "run.loss";          // double: of this step
 inline constexpr char kRunLossTold[] = "run.loss_told";
 inline constexpr char kRunFinite[] = "run.finite";  // bool: loss and tensors (snapshot/finite.h)
 inline constexpr char kRunEvaluationDue[] = "run.evaluation_due";  // bool: this step is not evaluated yet
-inline constexpr char kRunOverrides[] = "run.overrides";           // strings: options changed at a resume
-inline constexpr char kRunGrownFrom[] = "run.grown_from";          // string: the file it started from
+// bool, only if true: finish() staged the state from memory, and the program may have changed it since its
+// last after_step().
+inline constexpr char kRunAfterLoop[] = "run.after_loop";
+inline constexpr char kRunOverrides[] = "run.overrides";   // strings: options changed at a resume
+inline constexpr char kRunGrownFrom[] = "run.grown_from";  // string: the file it started from
 // strings: the starting points that resume_from chose in this history, oldest first (store/branch.h); absent:
 // none
 inline constexpr char kRunBranches[] = "run.branches";
@@ -51,6 +54,7 @@ struct RunRecord {
   std::optional<double> loss;  // unset: not reported
   bool finite = true;
   bool evaluation_due = false;
+  bool after_loop = false;
   std::vector<std::string> overrides;
   std::string grown_from;  // empty: a fresh start
   Branches branches = {};

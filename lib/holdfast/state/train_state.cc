@@ -100,6 +100,9 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
     set_new(out, name, value);
     look.options.push_back(name);
   }
+  if (auto present = gradients_present(list); !present.empty()) {
+    set_new(out, "state.gradients", std::move(present), Role::record);
+  }
   set_new(out, "state.parts", parts(), Role::record);
   set_new(out, kStateOptions, look.options, Role::record);
   find_gpus(inventory);
@@ -191,6 +194,9 @@ std::vector<TensorSpec> TrainState::describe() {
     for (const SlotTensor& slot : optimizer.slots) specs.push_back(spec_of(slot.name, slot.tensor));
   }
   all_since(of_modules, trained);
+  for (const SlotTensor& gradient : state_->carried_gradients(*list)) {
+    specs.push_back(spec_of(gradient.name, gradient.tensor));
+  }
   for (const State::Part& part : state_->components) {
     const std::size_t before = specs.size();
     internal::SpecWriter writer(part.name, specs);
@@ -211,6 +217,7 @@ std::vector<TensorSpec> TrainState::describe() {
 }
 
 void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+  if (part != Part::late) state_->gradients.begin();
   Stager stager;
   // The stager needs every tensor until run() has returned. Streams and parts of tensors are made here, so
   // nobody else holds them.
@@ -307,8 +314,10 @@ void TrainState::copy_early(std::span<const std::string> names) {
   state_->early.insert(names.begin(), names.end());
 }
 
-// Random streams are the one thing in which ranks differ.
-bool TrainState::own_of_rank(const TensorSpec& tensor) const { return tensor.name.starts_with("rng/"); }
+// Random streams are what ranks always differ in.
+bool TrainState::own_of_rank(const TensorSpec& tensor) const {
+  return tensor.name.starts_with("rng/") || tensor.name.starts_with("state/gradient/");
+}
 
 bool TrainState::replicated(const TensorSpec& tensor) const {
   return state_->trained.contains(tensor.name) || state_->replicated.contains(tensor.name);
@@ -319,6 +328,9 @@ bool TrainState::trained(const TensorSpec& tensor) const { return state_->traine
 void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
   Stager stager;
   std::vector<at::Tensor> held;
+  for (const SlotTensor& gradient : state_->carried_gradients(*state_->list_tensors())) {
+    add_wanted(stager, held, place_of(gradient.name, gradient.tensor, layout, image));
+  }
   for (const NamedGenerator& stream : state_->streams()) {
     const std::string name = "rng/" + stream.name;
     const at::Tensor tensor = rng_state(stream);
@@ -357,6 +369,7 @@ Attributes TrainState::attributes() {
 
 void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;
+  DataEnd end = DataEnd::none;
   for (const State::Part& part : state_->components) {
     if (report.applied) {
       // A loader's position moves only with applied samples; what it delivered may still be on its way.
@@ -365,6 +378,7 @@ void TrainState::advance(const StepReport& report) {
       part.component->applied_all_delivered();
       if (!cursor) cursor = part.component->cursor();
     }
+    end = std::max(end, part.component->data_end());
   }
   if (cursor) state_->cursor = *cursor;
   state_->position_told = state_->position_told || report.applied.has_value();
@@ -374,7 +388,11 @@ void TrainState::advance(const StepReport& report) {
   state_->held.reset();
   state_->updated = true;
   state_->brought_together = false;
+  state_->data_end = end;
   ++state_->step;
+  if (state_->gradients.watching()) [[unlikely]] {
+    state_->look_at_gradients();
+  }
   if (report.skipped) ++state_->skipped;
 }
 

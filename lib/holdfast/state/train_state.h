@@ -72,6 +72,10 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   requires(sizeof...(Member) > 0) void value(const std::string& name, T& object, Member T::*... members) {
     add_value(name, access_to(std::tie(object.*members...)));
   }
+  // The gradients of that optimizer's parameters outlive after_step(): it updates them with the sum of
+  // several steps. From now on checkpoints hold them, with as many bytes as the parameters. Only needed where
+  // TrainState cannot see it (docs/training_state.md#gradients). UsageError: no such part trains parameters.
+  void keep_gradients(const std::string& optimizer);
   // An option of the run that belongs to no component ("precision", "seed"). Resume compares it.
   void option(const std::string& name, AttributeValue value);
   // An option that chooses how tensors lie in memory ("channels_last"). Load restores the recorded strides.
@@ -80,6 +84,8 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
 
   // Number of optimizer updates since the start of the run, including skipped ones.
   std::int64_t step() const override;
+  DataEnd data_end() const override;
+  std::vector<std::string> changed_since(const Snapshot& image) override;
   // Number of skipped updates (StepReport::skipped). Schedules count step() - skipped().
   std::int64_t skipped() const;
   // The samples that the updates have applied. {0, 0} without a data component and without reports.
@@ -134,6 +140,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
     virtual void applied(const Cursor& cursor) = 0;
     virtual void applied_all_delivered() = 0;
     virtual std::optional<Cursor> cursor() const = 0;
+    virtual DataEnd data_end() const = 0;
     virtual bool may_be_new() const = 0;
     virtual bool may_know_position() const = 0;
     virtual void told_to_stop() = 0;
@@ -158,6 +165,12 @@ concept DataSource = Stateful<T> && requires(T& source, const Cursor& cursor) {
 template <class T>
 concept KnowsCursor = DataSource<T> && requires(const T& source) {
   { source.cursor() } -> std::convertible_to<Cursor>;
+};
+
+// A DataSource that knows where its epochs end.
+template <class T>
+concept KnowsDataEnd = DataSource<T> && requires(const T& source) {
+  { source.data_end() } -> std::same_as<DataEnd>;
 };
 
 // A component whose save() needs data of other ranks (distributed/sharded_optimizer.h).
@@ -222,6 +235,10 @@ void TrainState::add(const std::string& name, T& component) {
     std::optional<Cursor> cursor() const override {
       if constexpr (KnowsCursor<T>) return target_.cursor();
       return std::nullopt;
+    }
+    DataEnd data_end() const override {
+      if constexpr (KnowsDataEnd<T>) return target_.data_end();
+      return DataEnd::none;
     }
     bool may_be_new() const override { return MayBeNew<T>; }
     bool may_know_position() const override { return !KnowsNoPosition<T>; }

@@ -69,6 +69,10 @@ void TrainState::State::visit_tensors(
   for (const OptimizerInventory& optimizer : list->optimizers) {
     for (const SlotTensor& slot : optimizer.slots) visit(slot.name, slot.tensor, when(slot.name, true));
   }
+  // The next backward pass adds to them.
+  for (const SlotTensor& gradient : carried_gradients(*list)) {
+    visit(gradient.name, gradient.tensor, holdfast::Part::early);
+  }
 }
 
 // One save calls for attributes, for specs and for two copies. If each walked modules and slots, a save of

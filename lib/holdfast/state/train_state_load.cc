@@ -82,6 +82,8 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
     streams.emplace_back(stream, state);
   }
   load_components(snapshot);
+  // Behind the components, which may hold gradients of their own.
+  const auto gradients = state_->recorded_gradients(*list, snapshot);
 
   const bool in_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
                                    [](const ModuleTensor& item) { return internal::in_cuda(item.tensor); });
@@ -100,6 +102,8 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     state_->optimizers[i].install(std::move(slots[i]), recorded, changed);
   }
+  for (const auto& [parameter, gradient] : gradients) parameter.mutable_grad() = gradient;
+  state_->gradients.loaded(state_->owners());
   state_->step = recorded.get_int("step");
   state_->skipped = skipped;
   state_->cursor = cursor;

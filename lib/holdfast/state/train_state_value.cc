@@ -32,6 +32,7 @@ class ValueComponent final : public TrainState::Component {
   void applied(const Cursor&) override {}
   void applied_all_delivered() override {}
   std::optional<Cursor> cursor() const override { return std::nullopt; }
+  DataEnd data_end() const override { return DataEnd::none; }
   bool may_be_new() const override { return false; }
   void told_to_stop() override {}
   // A counter, or an engine that draws the data.

@@ -1,5 +1,6 @@
 // A user's own program with torch::data's DataLoader: a loop over epochs, a loop over the loader's batches,
 // stopped after every step it has. However it is cut into lives, it takes the same batches as in one go.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/data/dataloader.h>
 #include <torch/data/datasets/base.h>
@@ -20,6 +21,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/torch_sampler.h"
+#include "holdfast/snapshot/digest.h"
 #include "holdfast/state/train_state.h"
 #include "support/subprocess.h"
 
@@ -55,8 +57,10 @@ using Batches = std::vector<std::vector<std::int64_t>>;
 
 struct Ending {
   int exit_code = -1;
+  double rate = 0;
   std::int64_t step = 0;
   std::int64_t passes = 0;
+  std::string state;
   Resumed resumed;
 };
 
@@ -119,6 +123,8 @@ class TorchDataLoop : public ::testing::Test {
       for ([[maybe_unused]] const std::int64_t epoch : order.epochs(loop.epochs)) {
         pass();
         ++passes.count;
+        auto& options = optimizer.param_groups()[0].options();
+        options.set_lr(options.get_lr() / 2);
       }
     } else {
       for (auto epoch = first_epoch_(state, order); epoch < loop.epochs; ++epoch) {
@@ -127,7 +133,13 @@ class TorchDataLoop : public ::testing::Test {
         if (!stopped) ++passes.count;
       }
     }
+    if (works_before_finish_) {
+      const at::NoGradGuard no_grad;
+      net->weight.fill_(5);  // as a program that loads its best weights
+    }
+    ending.rate = optimizer.param_groups()[0].options().get_lr();
     ending.exit_code = checkpointer.finish();
+    ending.state = to_hex(checkpointer.state_digest());
     ending.step = state.step();
     ending.passes = passes.count;
     return ending;
@@ -160,7 +172,8 @@ class TorchDataLoop : public ::testing::Test {
   std::function<std::int64_t(const TrainState&, const EpochOrder&)> first_epoch_ =
       [](const TrainState& /*state*/, const EpochOrder& order) { return order.epoch(); };
   bool leaves_only_the_pass_ = false;  // of a loop over order.epochs()
-  bool passes_on_ = false;             // a loop of its own, too, leaves only the pass
+  bool works_before_finish_ = false;
+  bool passes_on_ = false;  // a loop of its own, too, leaves only the pass
 
  private:
   test::TemporaryFolder folder_;
@@ -227,6 +240,31 @@ TEST_F(TorchDataLoop, ACompleteRunThatIsStartedAgainTakesNoStepAndWritesNothing)
     live(directory(), {.size = size, .epochs = 4}, 0, in_one_go);
     first.insert(first.end(), longer.begin(), longer.end());
     EXPECT_EQ(first, in_one_go);
+  }
+}
+
+// What follows the last after_step() belongs to the next life, if there is one: a rate that is halved after each
+// pass, and weights that were loaded at the end.
+TEST_F(TorchDataLoop, ARunThatGetsMoreEpochsIsTheLongRun) {
+  leaves_only_the_pass_ = true;
+  works_before_finish_ = true;
+  for (const DataLoop& loop :
+       {DataLoop{.size = 12}, DataLoop{.size = 14, .workers = 2}, DataLoop{.size = 10, .drop_last = false}}) {
+    SCOPED_TRACE(loop.size);
+    Batches batches;
+    DataLoop longer = loop;
+    longer.epochs = 5;
+    const Ending in_one_go = live(directory(), longer, 0, batches);
+    const auto run = directory();
+    EXPECT_EQ(live(run, loop, 0, batches).exit_code, 0);
+    // Started again where it is complete, and told to stop at the last batch of an epoch.
+    EXPECT_EQ(live(run, loop, 0, batches).exit_code, 0);
+    EXPECT_EQ(live(run, longer, in_one_go.step / 5 * 4, batches).exit_code, 75);
+    const Ending extended = live(run, longer, 0, batches);
+    EXPECT_EQ(extended.step, in_one_go.step);
+    EXPECT_EQ(extended.passes, in_one_go.passes);
+    EXPECT_EQ(extended.rate, in_one_go.rate);
+    EXPECT_EQ(extended.state, in_one_go.state);
   }
 }
 

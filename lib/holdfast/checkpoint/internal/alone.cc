@@ -40,6 +40,10 @@ void Alone::at_boundary(Decision& decision) {
       [[unlikely]] {
     act(decision);
   }
+  const bool is_last = run.source.data_end() == DataEnd::run || step == engine_.heartbeat.last_step();
+  if (is_last || run.source.data_end() == DataEnd::epoch) [[unlikely]] {
+    engine_.held.hold(is_last);
+  }
   if (writer.failing()) [[unlikely]] {
     decision.failure = writer.failure();
     telling_errors([&] { engine_.saves.unsavable().refuse(); },

@@ -1,10 +1,19 @@
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "holdfast/base/log.h"
 
 #include "holdfast/base/error.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+namespace {
+
+constexpr std::size_t kNamed = 6;  // changes
+
+}  // namespace
 
 void BoundarySaves::lay_out() {
   if (std::exchange(laid_out_, true)) return;
@@ -99,26 +108,47 @@ bool BoundarySaves::save_last() noexcept {
 // In an evaluation its image is the boundary; otherwise memory must be. False: `last_one`, and no image is
 // free.
 bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
+  Staged staged = image();
   last_ = {};
-  Staged staged = evaluation_.image();
-  if (!staged) {
+  const bool from_memory = !staged;
+  if (from_memory) {
     evaluation_.check_memory();
     if (!saves_.wait_for_image() && last_one) return false;
   }
   save = saves_.begin(true);
-  if (!staged) {
+  if (from_memory) {
+    run_.started.record.after_loop = last_one;
     staged = saves_.stage_all();
-    if (last_one) last_ = staged;
+  } else if (last_one) {
+    tell_changes(*staged.snapshot);
   }
+  if (last_one) last_ = staged;
   saves_.submit(std::move(staged), save, run_.clock.now() - began);
   return true;
 }
 
+// An image of shares holds only this rank's part of the state.
+Staged BoundarySaves::image() const {
+  if (Staged image = evaluation_.image()) return image;
+  return last_ && !last_.shares && last_.snapshot->step == run_.step() ? last_ : Staged();
+}
+
+void BoundarySaves::tell_changes(const Snapshot& image) const {
+  const std::vector<std::string> names = run_.source.changed_since(image);
+  if (names.empty()) return;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
+  log_warning(
+      "step {} is stored as after_step() left it, without what has changed since: {}. A run that goes on "
+      "from "
+      "it makes such changes again if they follow an epoch; all others belong before after_step()",
+      image.step, text);
+}
+
 Digest BoundarySaves::digest() const {
   // An image of this boundary spares another copy of the state.
-  if (evaluation_.image() && partners_.holds_all()) return state_digest(*evaluation_.image().snapshot);
-  // An image of shares holds only this rank's part of the state.
-  if (last_ && !last_.shares && last_.snapshot->step == run_.step()) return state_digest(*last_.snapshot);
+  if (const Staged held = image(); held && partners_.holds_all()) return state_digest(*held.snapshot);
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }
 

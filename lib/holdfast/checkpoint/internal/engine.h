@@ -4,12 +4,14 @@
 // Errors: the constructor throws UsageError for triggers that cannot be. Threads: as each part says.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "holdfast/checkpoint/internal/boundary_saves.h"
 #include "holdfast/checkpoint/internal/evaluation.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
+#include "holdfast/checkpoint/internal/held_boundary.h"
 #include "holdfast/checkpoint/internal/home_watch.h"
 #include "holdfast/checkpoint/internal/late_save.h"
 #include "holdfast/checkpoint/internal/notice_listener.h"
@@ -49,7 +51,10 @@ struct Engine {
   void rest_until(std::optional<std::int64_t> next_step, std::optional<SteadyTime> next_time) {
     const bool open = late.open() || evaluation.meets_step() || limit.lifted() || schedule.wanted() ||
                       run.outlook.leaving() || !boundary_saves.laid_out();
-    if (!open) quiet.until(run.step(), next_step, next_time, run.writer.get());
+    if (open) return;
+    const std::int64_t last = heartbeat.last_step();
+    if (last > run.step()) next_step = std::min(next_step.value_or(last), last);
+    quiet.until(run.step(), next_step, next_time, run.writer.get());
   }
   void tell_stop(Decision& decision) noexcept {
     run.outlook.leave();
@@ -71,7 +76,8 @@ struct Engine {
   WriteLimit limit{run, partners};
   SaveFlow saves{run, partners, boundary, listener, limit};
   LateSave late{run, saves, schedule};
-  Evaluation evaluation{run, partners, boundary, schedule, saves, late};
+  HeldBoundary held{run, boundary, saves, late};
+  Evaluation evaluation{run, partners, boundary, schedule, saves, late, held};
   BoundarySaves boundary_saves{run, partners, boundary, schedule, limit, saves, late, evaluation};
   Heartbeat heartbeat;
   HomeWatch home;

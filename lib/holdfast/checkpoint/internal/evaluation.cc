@@ -43,19 +43,12 @@ void Evaluation::keep_boundary() noexcept {
 Staged Evaluation::image_of_boundary() {
   if (image_) return image_;  // an earlier evaluation here was broken off: memory may have changed since
   if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
+  if (Staged held = held_.image()) return held;
   if (boundary_.disturbed()) throw Error(kDisturbed);
   Staged image = saves_.image_in_use();
   if (!image) image = late_.image();
   if (image) {
-    // A copy of the snapshot, because the writer reads the record of the save in flight. Both share the
-    // image's memory.
-    auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
-    put_run_record(snapshot->attributes, saves_.record());
-    // The record may have grown beyond the place in that file's head.
-    if (attribute_bytes(snapshot->attributes) <= image.plan->attribute_capacity) {
-      image.snapshot = std::move(snapshot);
-      return image;
-    }
+    if (Staged renewed = saves_.renewed(image)) return renewed;
     // Gives its image back. With a single image the wait below could otherwise be for one that this thread
     // holds.
     late_.drop();
@@ -114,6 +107,7 @@ bool Evaluation::leave(bool thrown_out, bool together) {
 void Evaluation::drop_image() noexcept {
   take_back();
   image_ = {};
+  held_.drop();
 }
 
 void Evaluation::take_back() noexcept {
@@ -138,13 +132,13 @@ std::string Evaluation::why_torn() const {
 
 void Evaluation::check_memory() const {
   if (const std::string torn = why_torn(); !torn.empty()) throw Error(torn);
-  if ((running() || boundary_.disturbed()) && !image_) throw Error(kDisturbed);
+  if ((running() || boundary_.disturbed()) && !image()) throw Error(kDisturbed);
 }
 
 void Evaluation::settle_late() {
   if (!late_.open()) return;
   // An evaluation's image holds this step already, or memory may have changed since the copy.
-  if (image_ || running() || boundary_.disturbed()) return late_.drop();
+  if (image() || running() || boundary_.disturbed()) return late_.drop();
   late_.close(true);
 }
 

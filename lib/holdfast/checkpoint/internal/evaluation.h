@@ -10,6 +10,7 @@
 #include <string>
 
 #include "holdfast/checkpoint/internal/boundary_shelf.h"
+#include "holdfast/checkpoint/internal/held_boundary.h"
 #include "holdfast/checkpoint/internal/late_save.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_flow.h"
@@ -21,13 +22,14 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 class Evaluation {
  public:
   Evaluation(Run& run, SavePartners& partners, StepBoundary& boundary, SaveSchedule& schedule,
-             SaveFlow& saves, LateSave& late)
+             SaveFlow& saves, LateSave& late, HeldBoundary& held)
       : run_(run),
         partners_(partners),
         boundary_(boundary),
         schedule_(schedule),
         saves_(saves),
         late_(late),
+        held_(held),
         shelf_(run, partners) {}
 
   void enter();
@@ -46,9 +48,10 @@ class Evaluation {
   bool leave(bool thrown_out, bool together);
 
   bool running() const noexcept { return running_.load(); }
-  const Staged& image() const { return image_; }
-  // The next step boundary is reached: drops the image.
-  bool meets_step() const noexcept { return image_ || running(); }
+  // The boundary as it was when the evaluation began, or as after_step() left it; empty: only memory has it.
+  Staged image() const { return image_ ? image_ : held_.image(); }
+  // The next step boundary is reached: drops the images.
+  bool meets_step() const noexcept { return image_ || held_.holds() || running(); }
   void step_inside() noexcept;
   // The others save with this process.
   void drop_image() noexcept;
@@ -76,6 +79,7 @@ class Evaluation {
   SaveSchedule& schedule_;
   SaveFlow& saves_;
   LateSave& late_;
+  HeldBoundary& held_;
   BoundaryShelf shelf_;
   std::atomic<bool> running_{false};  // the writer's thread reads it for the ledger
   bool unfinished_ = false;           // tick() returned true, or the program called cut_short()

@@ -22,7 +22,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 class QuietSteps {
  public:
   explicit QuietSteps(Run& run)
-      : clock_(run.clock), monitor_(run.monitor), time_(run.time), book_(*run.book) {}
+      : source_(run.source), clock_(run.clock), monitor_(run.monitor), time_(run.time), book_(*run.book) {}
 
   // After `step` nothing falls due before that step and that time; nullopt: not by steps, or not by time.
   // `writer`: null, or outlives the quiet steps.
@@ -46,6 +46,7 @@ class QuietSteps {
   [[gnu::always_inline]] bool pass(std::int64_t step) {
     // A step before `at_`, where the program went back, is a huge number.
     if (static_cast<std::uint64_t>(step - at_) >= steps_) return false;
+    if (source_.data_end() != DataEnd::none) return false;
     const SteadyTime now = clock_.now();
     if (now >= next_time_ || monitor_.pending()) return false;
     // A write that began since then, or has ended, may change when the next save is due.
@@ -64,6 +65,7 @@ class QuietSteps {
   SteadyTime next_time_{};
   std::uint64_t activity_ = 0;           // of the writer, which rests
   const AsyncWriter* writer_ = nullptr;  // null: this process does not commit
+  const SnapshotSource& source_;
   const Clock& clock_;
   const Monitor& monitor_;
   TrainingTime& time_;

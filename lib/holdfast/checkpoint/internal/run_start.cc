@@ -238,6 +238,7 @@ bool load_state(Run& run, const Start& start, int rank, StartedRun& started) {
   started.resumed.evaluation_due = start.record.evaluation_due;
   started.resumed.loss = start.record.loss.value_or(started.resumed.loss);
   started.loss = start.record.loss;
+  started.after_loop = start.record.after_loop;
   started.metrics = start.record.metrics;
   return accepted.empty();
 }

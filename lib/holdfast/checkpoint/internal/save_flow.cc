@@ -49,6 +49,15 @@ bool SaveFlow::measure(const std::string& name, double value) {
 }
 
 void SaveFlow::tell_doubts() {
+  if (run_.step() > run_.started.resumed.step && std::exchange(run_.started.after_loop, false)) {
+    log_warning(
+        "this run goes on from step {}, which finish() stored as it found the state: what the program "
+        "changed "
+        "between its last after_step() and finish() is in it, and is done a second time if the program does "
+        "it "
+        "now. Tell expect_last_step() before the loop, or use EpochOrder::epochs()",
+        run_.started.resumed.step);
+  }
   for (const std::string& text : run_.source.doubts()) {
     if (partners_.leads()) log_warning("the training state may be incomplete: {}", text);
   }
@@ -57,6 +66,15 @@ void SaveFlow::tell_doubts() {
 Staged SaveFlow::stage_all() {
   tell_doubts();
   return stage(Part::all);
+}
+
+// A copy of the snapshot, because the writer may read the old record. Both share the image's memory.
+Staged SaveFlow::renewed(Staged image) {
+  auto snapshot = std::make_shared<Snapshot>(*image.snapshot);
+  put_run_record(snapshot->attributes, record());
+  if (attribute_bytes(snapshot->attributes) > image.plan->attribute_capacity) return {};
+  image.snapshot = std::move(snapshot);
+  return image;
 }
 
 Staged SaveFlow::stage(Part part) {

@@ -21,6 +21,7 @@ struct StartedRun {
   std::unique_ptr<CheckpointStore> store = {};  // claimed; null on a rank other than 0
   AttemptNumber from = 0;                       // wrote the starting checkpoint; 0: no attempt of this run
   Durable durable = {};                         // that checkpoint, or a newer one that rank 0 reported
+  bool after_loop = false;                      // it has kRunAfterLoop, and nobody was told yet
   bool is_safe = true;                          // the next attempt would start there as well
   std::optional<double> loss = {};
   Metrics metrics = {};

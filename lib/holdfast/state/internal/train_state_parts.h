@@ -20,6 +20,7 @@
 #include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/internal/drawn_generators.h"
 #include "holdfast/state/internal/first_look.h"
+#include "holdfast/state/internal/gradient_watch.h"
 #include "holdfast/state/internal/state_form.h"
 #include "holdfast/state/module_state.h"
 #include "holdfast/state/optimizer_state.h"
@@ -53,6 +54,16 @@ struct TrainState::State {
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
       const std::function<void(const std::string& name, const at::Tensor&, holdfast::Part)>& visit);
+  // The parameters that each optimizer, or other component that trains, has.
+  internal::GradientWatch::Owners owners() const;
+  // The gradients that a save records (train_state_gradients.cc): their parameters' names, and the tensors of
+  // those that are carried from step to step.
+  std::vector<std::string> gradients_present(const List& list) const;
+  void look_at_gradients();
+  std::vector<SlotTensor> carried_gradients(const List& list) const;
+  // What the checkpoint has: for each parameter its new gradient. Also notes which owners carry them.
+  std::vector<std::pair<at::Tensor, at::Tensor>> recorded_gradients(const List& list,
+                                                                    const Snapshot& snapshot);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
   // Throws UsageError once the form is fixed: `what` comes too late.
   void check_form_is_open(const std::string& what) const;
@@ -91,8 +102,10 @@ struct TrainState::State {
   int updates_heard = 0;
   std::string drawn_text;         // of drawn_elsewhere(), then
   internal::HeldBuffers buffers;  // as of add()
-  bool position_told = false;     // an update reported `.applied`
-  bool doubted = false;           // doubts() has looked
+  internal::GradientWatch gradients;
+  DataEnd data_end = DataEnd::none;  // of the last update
+  bool position_told = false;        // an update reported `.applied`
+  bool doubted = false;              // doubts() has looked
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // skipped updates among `step`
   Cursor cursor;

@@ -1,0 +1,62 @@
+// Where the run stands, and what the program has changed since a step boundary.
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/stager.h"
+#include "holdfast/state/tensor_bytes.h"
+
+namespace holdfast { inline namespace v0_2 {
+namespace {
+
+bool counts(const std::string& name, const Attribute& attribute) {
+  return attribute.role == Role::decides && !name.ends_with(".evaluating");
+}
+
+bool differs(const std::string& name, const at::Tensor& tensor, const Snapshot& image) {
+  const auto index = image.layout->find(name);
+  if (!index || image.layout->tensors()[*index] != spec_of(name, tensor)) return true;
+  std::vector<std::byte> now(image.layout->tensors()[*index].bytes());
+  Stager copy;
+  copy.add(tensor, now);
+  copy.run();
+  return std::memcmp(now.data(), image.bytes(*index).data(), now.size()) != 0;
+}
+
+}  // namespace
+
+DataEnd TrainState::data_end() const { return state_->data_end; }
+
+std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
+  const at::NoGradGuard no_grad;
+  image.wait_for_arrival();
+  const auto list = hold_list();
+  std::vector<std::string> names;
+  const Attributes now = attributes();
+  for (const auto& [name, attribute] : now) {
+    const Attribute* const then = image.attributes.find(name);
+    if (counts(name, attribute) && (!then || !same_bits(then->value, attribute.value))) names.push_back(name);
+  }
+  for (const auto& [name, attribute] : image.attributes) {
+    if (counts(name, attribute) && !now.has(name)) names.push_back(name);
+  }
+  const auto compare = [&](const std::string& name, const at::Tensor& tensor) {
+    if (differs(name, tensor, image)) names.push_back(name);
+  };
+  state_->visit_tensors(
+      [&](const std::string& name, const at::Tensor& tensor, Part) { compare(name, tensor); });
+  for (const State::Part& part : state_->components) {
+    internal::ComponentBackup backup;
+    internal::BackupWriter writer(part.name, backup);
+    part.component->save(writer);
+    for (const auto& [name, tensor] : backup.tensors) compare(name, tensor);
+  }
+  return names;
+}
+
+}}  // namespace holdfast::v0_2
