@@ -130,6 +130,8 @@ class Loader::Impl {
   }
 
   std::int64_t next_epoch() const {
+    // The rest of an update is never of another epoch.
+    if (pending_batches_ > 0 && !completes_update_) return delivered_.epoch;
     // Asked of a new plan, because the pipeline's plan is ahead by the prefetched batches.
     const std::optional<Slice> slice = BatchPlan(plan_options(options_, size_), delivered_).next();
     return slice ? slice->epoch : options_.epochs;

@@ -56,6 +56,7 @@ EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
                      " had no pass over the DataLoader: the loop over order.epochs() needs one each round");
   }
   epoch_ = next;
+  order_->end_round();
   return *this;
 }
 
@@ -69,23 +70,35 @@ std::int64_t EpochOrder::batch() const {
 
 Cursor EpochOrder::after(std::int64_t samples) const { return {drawn_.epoch, applied_in_epoch() + samples}; }
 
+// Since the last update. nullopt: unknown before the first update of a pass.
+std::optional<std::int64_t> EpochOrder::delivered() const {
+  if (!ahead_) return std::nullopt;
+  return asked_ - *ahead_ - taken_;
+}
+
 Cursor EpochOrder::after_batches(std::int64_t count) const {
-  if (count < 1 || count > static_cast<std::int64_t>(waiting_.size())) {
+  const auto waiting = static_cast<std::int64_t>(waiting_.size());
+  const std::int64_t most = std::min(waiting, delivered().value_or(waiting));
+  if (count < 1 || count > most) {
     throw UsageError("after_batches(" + std::to_string(count) + ") in epoch " + std::to_string(drawn_.epoch) +
-                     ": " + std::to_string(waiting_.size()) + " batches were drawn and not applied yet");
+                     ": " + std::to_string(most) + " batches were delivered and not applied yet");
   }
   return {drawn_.epoch, waiting_[static_cast<std::size_t>(count - 1)]};
 }
 
 void EpochOrder::applied(Cursor cursor) {
-  // Updates only go forward, and never beyond what was drawn.
-  if (cursor < applied_ || cursor > drawn_) {
+  // Updates only go forward, and never beyond what was delivered. Workers may have drawn more.
+  Cursor limit = drawn_;
+  if (const auto count = delivered(); count && *count < static_cast<std::int64_t>(waiting_.size())) {
+    limit.samples = *count > 0 ? waiting_[static_cast<std::size_t>(*count - 1)] : applied_in_epoch();
+  }
+  if (cursor < applied_ || cursor > limit) {
     throw UsageError("an update reports (epoch " + std::to_string(cursor.epoch) + ", sample " +
-                     std::to_string(cursor.samples) + ") as applied, but the sampler stands at (epoch " +
-                     std::to_string(drawn_.epoch) + ", sample " + std::to_string(drawn_.samples) + ")");
+                     std::to_string(cursor.samples) + ") as applied, but the DataLoader stands at (epoch " +
+                     std::to_string(limit.epoch) + ", sample " + std::to_string(limit.samples) + ")");
   }
   applied_ = cursor;
-  ahead_.reset();
+  if (!loader_) ahead_.reset();
   while (!waiting_.empty() && cursor >= Cursor{drawn_.epoch, waiting_.front()}) {
     waiting_.pop_front();
     ++taken_;
@@ -93,12 +106,12 @@ void EpochOrder::applied(Cursor cursor) {
 }
 
 void EpochOrder::applied_all_delivered() {
-  // The DataLoader asks ahead; how far is known after the first update.
-  const std::int64_t delivered = ahead_ ? asked_ - *ahead_ - taken_ : 1;
-  if (delivered != 1 || waiting_.empty()) {
+  // Who else draws asks ahead, too; how far is known after the first update.
+  const std::int64_t count = delivered().value_or(1);
+  if (count != 1 || waiting_.empty()) {
     throw UsageError("an update without `.applied` applies one batch, but in epoch " +
                      std::to_string(drawn_.epoch) + " the DataLoader delivered " +
-                     std::to_string(waiting_.empty() ? 0 : delivered) + " since the last update, after " +
+                     std::to_string(waiting_.empty() ? 0 : count) + " since the last update, after " +
                      std::to_string(taken_) +
                      " applied ones: call after_step() once for each batch, or report "
                      "after_step({.applied = order.after_batches(n)})");
@@ -125,6 +138,31 @@ void EpochOrder::check_pass() const {
                    " batches were applied: add the order to the state, call after_step() once for each batch "
                    "or report .applied = order.after_batches(n), and call order.skip_rest() after leaving an "
                    "epoch early on purpose");
+}
+
+void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader) {
+  check_pass();
+  if (open_) drops_rest_ = applied_in_epoch() < size_;
+  forget_batches();
+  // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
+  // A new pass after an open one means the next epoch.
+  if (open_) drawn_ = {drawn_.epoch + 1, 0};
+  open_ = false;
+  loader_ = loader;
+  if (!loader) return;
+  // Without workers it asks when a batch is wanted. Workers get their jobs before; the last question finds
+  // nothing.
+  const auto size = static_cast<std::int64_t>(loader->batch_size);
+  const std::int64_t left = size_ - drawn_.samples;
+  const std::int64_t all = loader->drop_last ? left / size : batches(left, size);
+  ahead_ = loader->workers == 0 ? 0 : std::min(static_cast<std::int64_t>(loader->max_jobs), all + 1);
+}
+
+// The loop over epochs is in the next one from here, also before its pass.
+void EpochOrder::end_round() {
+  drawn_ = {epoch(), 0};
+  open_ = false;
+  forget_batches();
 }
 
 void EpochOrder::forget_batches() {
@@ -188,6 +226,23 @@ void EpochOrder::load(const StateReader& in) {
   if (options_.batch_size == 0) batch_size_ = batch_size;
 }
 
+TorchSampler::TorchSampler(TorchSampler sampler, const torch::data::DataLoaderOptions& loader)
+    : TorchSampler(std::move(sampler)) {
+  loader_.emplace(loader);
+  if (loader_->workers > 0 && !loader_->enforce_ordering) {
+    throw UsageError(
+        "a DataLoader with enforce_ordering(false) and " + std::to_string(loader_->workers) +
+        " workers delivers batches in any order, so that a resumed run would lose some and repeat others: "
+        "leave enforce_ordering at its default (true), or take no workers");
+  }
+  if ((loader_->workers == 0) != (loader_->max_jobs == 0)) {
+    throw UsageError("a DataLoader with workers(" + std::to_string(loader_->workers) + ") and max_jobs(" +
+                     std::to_string(loader_->max_jobs) +
+                     ") draws batches that it never delivers, or none: leave max_jobs out");
+  }
+  if (loader_->batch_size == 0) throw UsageError("the DataLoader's batch size must be at least 1, not 0");
+}
+
 void TorchSampler::reset(std::optional<std::size_t> new_size) {
   EpochOrder& order = *order_;
   if (new_size && *new_size != order.size()) {
@@ -195,14 +250,7 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
                      std::to_string(order.size()));
   }
   order.over_ = order.stopped_;
-  if (order.over_) return;
-  order.check_pass();
-  if (order.open_) order.drops_rest_ = order.applied_in_epoch() < order.size_;
-  order.forget_batches();
-  // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
-  // A new pass after an open one means the next epoch.
-  if (order.open_) order.drawn_ = {order.drawn_.epoch + 1, 0};
-  order.open_ = false;
+  if (!order.over_) order.begin_pass(loader_);
 }
 
 std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
@@ -210,10 +258,12 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   if (order.over_) return std::nullopt;
   order.check_batch_size(static_cast<std::int64_t>(batch_size));
   order.open_ = true;
-  // Counted even if nothing is left: the DataLoader asks once more at the end.
-  ++order.asked_;
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
+  const bool dropped = loader_ && loader_->drop_last && count < static_cast<std::int64_t>(batch_size);
+  // Counted even if nothing is left: the DataLoader asks once more with each batch. Without workers the
+  // question at the end comes with none.
+  if (!loader_ || loader_->workers > 0 || (count > 0 && !dropped)) ++order.asked_;
   if (count == 0) return std::nullopt;
   const bool shuffle = order.options_.shuffle;
   if (shuffle && (!order.order_ || order.order_->epoch() != order.drawn_.epoch)) {
@@ -226,7 +276,7 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
     samples.push_back(static_cast<std::size_t>(shuffle ? (*order.order_)(position) : position));
   }
   order.drawn_.samples += count;
-  order.waiting_.push_back(order.drawn_.samples);
+  if (!dropped) order.waiting_.push_back(order.drawn_.samples);
   return samples;
 }
 

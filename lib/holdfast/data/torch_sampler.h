@@ -7,17 +7,20 @@
 //   for (std::int64_t epoch : order.epochs(30)) {
 //     for (auto& batch : *loader) …   // each batch ends with after_step() (docs/porting.md)
 //
-// Errors: UsageError where updates and batches do not fit together (see EpochOrder), for a cursor outside the
-// epoch, and for another batch size than the order's. RefusedError (78) from the first batch after a resume
-// with another batch size, if EpochOrderOptions has none. Threads: the iterating thread.
+// Errors: UsageError from make_data_loader() for options that lose the order, where updates and batches do
+// not fit together (see EpochOrder), and for another batch size than the order's. RefusedError (78) from the
+// first batch after a resume with another one, if the order has none. Threads: the iterating thread.
 #pragma once
 
+#include <torch/data/dataloader/stateless.h>
+#include <torch/data/dataloader_options.h>
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/export.h"
@@ -40,14 +43,16 @@ struct EpochOrderOptions {
 // The order, and how much of it was applied. Stateful. Must outlive the DataLoader that draws from it.
 //
 // torch::data draws batches ahead of the training, so the sampler's position is not what was applied. An
-// update that does not report `.applied` applies one batch, the next one in order. The DataLoader must
-// deliver in order, which is its default. Batches may be drawn by workers, and a dropped rest (drop_last) is
-// fine. A loop with other updates says so:
-// - Several batches an update: after_step({.applied = order.after_batches(n)}).
+// update that does not report `.applied` applies one batch, the next one in order. Batches may be drawn by
+// workers, and a dropped rest (drop_last) is fine. make_data_loader() refuses enforce_ordering(false) with
+// workers: then nobody knows which batch came. A loop with other updates says so:
+// - Several batches an update, n = 1 if the loop takes the next one ahead: after_step({.applied =
+//   order.after_batches(n)}).
 // - A batch without an update (`continue`): call after_step() for it too, or count it in after_batches().
 // - Leaving an epoch early on purpose: skip_rest() after the loop over the loader.
-// A count that does not fit is a UsageError: from after_step() if another number of batches than one was
-// delivered since the last update, and at the end of a pass if batches of it were not applied.
+// A count that does not fit is a UsageError: from after_batches() for more batches than were delivered, from
+// after_step() if another number than one was delivered since the last update, and at the end of a pass if
+// batches of it were not applied.
 class HOLDFAST_EXPORT EpochOrder {
  public:
   class Epochs;
@@ -62,14 +67,15 @@ class HOLDFAST_EXPORT EpochOrder {
   // pass it returns the epoch after it.
   std::int64_t epoch() const;
   // The batches of the current epoch that were applied, also before a resume. Before after_step() this is the
-  // index of the batch in hand, from 0. 0 while the size of a batch is unknown.
+  // index of the batch in hand, from 0. 0 while the size of a batch is unknown. After a pass these are its
+  // batches, until epochs() goes on or the next pass begins.
   std::int64_t batch() const;
   // The last applied cursor, which save() writes.
   Cursor cursor() const { return applied_; }
   // What ended with the last applied batch: an epoch, or the last one of epochs(). A rest that drop_last
   // leaves out is known after the first pass.
   DataEnd data_end() const;
-  // The cursor after `count` more batches. UsageError if fewer were drawn in this epoch.
+  // The cursor after `count` more batches. UsageError if fewer were delivered and not applied.
   Cursor after_batches(std::int64_t count) const;
   // The cursor after `samples` more, in the epoch that is being delivered.
   Cursor after(std::int64_t samples) const;
@@ -89,7 +95,10 @@ class HOLDFAST_EXPORT EpochOrder {
  private:
   friend class TorchSampler;
   void go_to(Cursor cursor);
+  void begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader);
+  void end_round();
   void forget_batches();
+  std::optional<std::int64_t> delivered() const;
   std::int64_t applied_in_epoch() const;
   void check_batch_size(std::int64_t asked);
   void check_pass() const;
@@ -109,7 +118,9 @@ class HOLDFAST_EXPORT EpochOrder {
   bool open_ = false;                 // the current pass has delivered: the next reset() opens a new epoch
   std::deque<std::int64_t> waiting_;  // where each drawn batch ends that was not applied
   // The DataLoader asks for `ahead_` batches before it delivers one, and then for one more with each batch.
-  // So asked_ - ahead_ batches were delivered. The first update of a pass tells `ahead_`.
+  // So asked_ - ahead_ batches were delivered. Its options tell `ahead_`. If somebody else draws (a sampler
+  // around TorchSampler), the first update of a pass does.
+  std::optional<torch::data::FullDataLoaderOptions> loader_;
   std::int64_t asked_ = 0;
   std::int64_t taken_ = 0;  // batches of this pass that were applied
   std::optional<std::int64_t> ahead_;
@@ -140,9 +151,11 @@ class HOLDFAST_EXPORT EpochOrder::Epochs {
   std::int64_t end_;
 };
 
-class HOLDFAST_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
+class HOLDFAST_EXPORT TorchSampler : public torch::data::samplers::Sampler<> {
  public:
   explicit TorchSampler(EpochOrder& order) : order_(&order) {}
+  // For make_data_loader(): the sampler of a DataLoader with these options. UsageError, see EpochOrder.
+  TorchSampler(TorchSampler sampler, const torch::data::DataLoaderOptions& loader);
 
   // Opens the next epoch, or the rest of the resumed one. UsageError if `new_size` is not the order's, or if
   // batches of the last pass were not applied.
@@ -155,6 +168,24 @@ class HOLDFAST_EXPORT TorchSampler final : public torch::data::samplers::Sampler
 
  private:
   EpochOrder* order_;
+  std::optional<torch::data::FullDataLoaderOptions> loader_;
 };
 
+namespace internal {
+// A TorchSampler that knows its DataLoader.
+struct HOLDFAST_EXPORT LoadersSampler final : TorchSampler {
+  using TorchSampler::TorchSampler;
+};
+}  // namespace internal
+
 }}  // namespace holdfast::v0_2
+
+// The DataLoader that make_data_loader() makes of a TorchSampler: torch's own. The sampler sees its options.
+template <class Dataset>
+class torch::data::StatelessDataLoader<Dataset, holdfast::TorchSampler>
+    : public torch::data::StatelessDataLoader<Dataset, holdfast::internal::LoadersSampler> {
+ public:
+  StatelessDataLoader(Dataset dataset, holdfast::TorchSampler sampler, DataLoaderOptions options)
+      : StatelessDataLoader<Dataset, holdfast::internal::LoadersSampler>(
+            std::move(dataset), holdfast::internal::LoadersSampler(std::move(sampler), options), options) {}
+};

@@ -97,6 +97,7 @@ class HOLDFAST_EXPORT DataParallel {
   // A run that started with one rank may continue with several.
   static constexpr bool kMayBeNew = true;
   static constexpr bool kKnowsNoPosition = true;
+  static constexpr bool kKnowsNoRates = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

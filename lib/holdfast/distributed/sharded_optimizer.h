@@ -76,6 +76,7 @@ class HOLDFAST_EXPORT ShardedOptimizer {
   std::vector<at::Tensor> trained() const;  // parameters
   bool replicated() const { return true; }  // whole, and gathered from the same slices on all ranks
   static constexpr bool kKnowsNoPosition = true;
+  static constexpr bool kKnowsNoRates = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -111,9 +111,9 @@ class TrainingState {
   }
 
   using Slots = std::map<std::string, std::size_t>;
-  // By parameter.
-  std::map<std::string, Slots, std::less<>> slots_of(const std::string& optimizer) const {
-    std::map<std::string, Slots, std::less<>> slots;
+  using SlotsByParameter = std::map<std::string, Slots, std::less<>>;
+  SlotsByParameter slots_of(const std::string& optimizer) const {
+    SlotsByParameter slots;
     const std::string prefix = optimizer + "/";
     for (std::size_t i = 0; i < index_.tensors.size(); ++i) {
       const std::string& name = index_.tensors[i].spec.name;
@@ -137,6 +137,7 @@ class TrainingState {
     pickle_.text("state");
     pickle_.begin_dict();
     std::int64_t number = 0;
+    if (attributes_.has(optimizer + ".lbfgs.n_iter")) write_lbfgs(optimizer + ".lbfgs.", slots);
     for (const Group& group : groups) {
       for (std::size_t i = 0; i < group.parameters.size(); ++i, ++number) {
         const auto own = slots.find(group.parameters[i]);
@@ -169,8 +170,42 @@ class TrainingState {
     pickle_.end_dict();
   }
 
-  // The state of LBFGS has another shape in PyTorch; its load_state_dict() ignores this key.
-  void write_other_slots(const std::map<std::string, Slots, std::less<>>& others) {
+  // All parameters have one state, under the first: counters, vectors, and lists of the history. The list
+  // "al" stays out: each iteration of LBFGS fills it before it reads it.
+  void write_lbfgs(const std::string& prefix, SlotsByParameter& slots) {
+    constexpr char kSlot[] = "lbfgs";
+    const auto tensor = [&](const std::string& name) {
+      const auto found = slots.find(name);
+      if (found == slots.end() || !found->second.contains(kSlot)) return false;
+      write_tensor(found->second.at(kSlot));
+      slots.erase(found);
+      return true;
+    };
+    pickle_.integer(0);
+    pickle_.begin_dict();
+    for (const char* counter : {"func_evals", "n_iter", "t", "prev_loss"}) {
+      const Attribute* const value = attributes_.find(prefix + counter);
+      if (value == nullptr) continue;
+      pickle_.text(counter);
+      write_value(value->value);
+    }
+    for (const char* vector : {"d", "H_diag", "prev_flat_grad"}) {
+      if (!slots.contains(vector)) continue;
+      pickle_.text(vector);
+      if (!tensor(vector)) pickle_.none();
+    }
+    for (const std::string list : {"old_dirs", "old_stps", "ro"}) {
+      pickle_.text(list);
+      pickle_.begin_list();
+      for (std::size_t i = 0; tensor(list + "." + std::to_string(i)); ++i) continue;
+      pickle_.end_list();
+    }
+    pickle_.end_dict();
+    std::erase_if(slots, [](const auto& slot) { return slot.first.starts_with("al."); });
+  }
+
+  // What belongs to no parameter; load_state_dict() ignores this key.
+  void write_other_slots(const SlotsByParameter& others) {
     if (others.empty()) return;
     pickle_.text("other");
     pickle_.begin_dict();
@@ -185,6 +220,9 @@ class TrainingState {
 
   void write_option(const std::string& option, const AttributeValue& value) {
     pickle_.text(option);
+    // An option without a value, such as LBFGS's line_search_fn.
+    const auto* const text = std::get_if<std::string>(&value);
+    if (text != nullptr && *text == "none") return pickle_.none();
     const auto* const pair = std::get_if<std::vector<double>>(&value);
     if (pair == nullptr) return write_value(value);
     // load_state_dict() of Adam unpacks betas as a pair; a list would compare as another option.

@@ -67,6 +67,7 @@ class HOLDFAST_EXPORT Ema {
   Swapped swap_in() { return Swapped(*this); }
 
   static constexpr bool kKnowsNoPosition = true;
+  static constexpr bool kKnowsNoRates = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

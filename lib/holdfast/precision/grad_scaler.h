@@ -81,6 +81,7 @@ class HOLDFAST_EXPORT GradScaler {
   // Tensors "scale", "growth_tracker", "skipped"; options "growth_factor", "backoff_factor",
   // "growth_interval".
   static constexpr bool kKnowsNoPosition = true;
+  static constexpr bool kKnowsNoRates = true;
   void save(StateWriter& out) const;
   void load(const StateReader& in);
 

@@ -81,6 +81,14 @@ OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
       "holdfast/optim's that adds no state overrides described() (state/own_optimizer.h)");
 }
 
+bool OptimizerState::rate_changed() const {
+  const auto& groups = optimizer_->param_groups();
+  for (std::size_t g = 0; g < std::min(groups.size(), chosen_.size()); ++g) {
+    if (!same_bits(AttributeValue(groups[g].options().get_lr()), chosen_[g].find("lr")->value)) return true;
+  }
+  return false;
+}
+
 std::string OptimizerState::group_prefix(std::size_t group) const {
   return name_ + ".group." + std::to_string(group) + ".";
 }

@@ -50,6 +50,9 @@ class HOLDFAST_EXPORT OptimizerState {
   // One state for all parameters together, as LBFGS has.
   bool one_state() const { return type_ == "LBFGS"; }
 
+  // True if a group has another learning rate than was chosen for it.
+  bool rate_changed() const;
+
   // Also records the options of new groups as chosen.
   OptimizerInventory take_inventory(const ModuleInventory& modules);
   // Requires the inventory of this moment. Appends the full names of options to `options`.

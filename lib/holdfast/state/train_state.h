@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,14 +31,26 @@
 namespace at {
 struct Generator;
 }  // namespace at
+namespace torch::data::samplers {
+template <typename BatchRequest>
+class Sampler;
+}
 namespace torch::nn {
 class Module;
 }
 namespace torch::optim {
+class LRScheduler;
 class Optimizer;
-}
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
 
 namespace holdfast { inline namespace v0_2 {
+
+// Classes of LibTorch whose state no checkpoint can hold.
+template <class T>
+concept HidesState =
+    !Stateful<T> && (std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler> ||
+                     std::derived_from<T, torch::data::samplers::Sampler<std::vector<std::size_t>>>);
 
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
@@ -56,6 +69,22 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
 
   void add(const std::string& name, torch::nn::Module& module);
   void add(const std::string& name, torch::optim::Optimizer& optimizer);
+  // LibTorch's StepLR, or a class of your own derived from its LRScheduler that has no other state: the count
+  // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
+  // LibTorch hides them. (Schedule in optim/schedule.h compares them.)
+  void add(const std::string& name, torch::optim::LRScheduler& schedule);
+  // Does not compile, and the message says what to write.
+  template <HidesState T>
+  void add(const std::string&, T&) {
+    static_assert(!std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler>,
+                  "LibTorch hides what a ReduceLROnPlateauScheduler has counted: use holdfast::Schedule "
+                  "schedule(optimizer, holdfast::RatePlan::plateau()), schedule.observe(metric) instead of "
+                  "step(metric), and state.add(name, schedule)");
+    static_assert(
+        std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler>,
+        "a sampler knows what was drawn, ahead of the training: use holdfast::EpochOrder order(size, "
+        "seed), holdfast::TorchSampler(order) in make_data_loader, and state.add(name, order)");
+  }
   void add_generator(const std::string& name, at::Generator& generator);
   template <Stateful T>
   void add(const std::string& name, T& component);
@@ -78,6 +107,9 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   void keep_gradients(const std::string& optimizer);
   // An option of the run that belongs to no component ("precision", "seed"). Resume compares it.
   void option(const std::string& name, AttributeValue value);
+  // The loop sets the learning rates from the step, the epoch and the present rates alone, so that no part of
+  // the state tells them. Otherwise a save warns once a rate has changed.
+  void rates_follow_position();
   // An option that chooses how tensors lie in memory ("channels_last"). Load restores the recorded strides.
   // If such an option is overridden, parameters keep this program's strides and slots get the same ones.
   void layout_option(const std::string& name, AttributeValue value);
@@ -133,17 +165,18 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
     virtual ~Component() = default;
     virtual void save(StateWriter& out) const = 0;
     virtual void load(const StateReader& in) = 0;
-    virtual void bring_together() = 0;
-    virtual bool spread() const = 0;
-    virtual bool replicated() const = 0;
-    virtual std::vector<at::Tensor> trained() const = 0;
-    virtual void applied(const Cursor& cursor) = 0;
-    virtual void applied_all_delivered() = 0;
-    virtual std::optional<Cursor> cursor() const = 0;
-    virtual DataEnd data_end() const = 0;
-    virtual bool may_be_new() const = 0;
-    virtual bool may_know_position() const = 0;
-    virtual void told_to_stop() = 0;
+    virtual void bring_together() {}
+    virtual bool spread() const { return false; }
+    virtual bool replicated() const { return false; }
+    virtual std::vector<at::Tensor> trained() const { return {}; }
+    virtual void applied(const Cursor&) {}
+    virtual void applied_all_delivered() {}
+    virtual std::optional<Cursor> cursor() const { return std::nullopt; }
+    virtual DataEnd data_end() const { return DataEnd::none; }
+    virtual bool may_be_new() const { return false; }
+    virtual bool may_know_position() const { return false; }
+    virtual bool may_know_rates() const { return true; }
+    virtual void told_to_stop() {}
   };
 
  private:
@@ -195,6 +228,11 @@ concept HearsStop = Stateful<T> && requires(T& component) {
 template <class T>
 concept KnowsNoPosition = Stateful<T> && T::kKnowsNoPosition;
 
+// A component that surely does not hold what a schedule of learning rates needs. Its class has `static
+// constexpr bool kKnowsNoRates = true;`. A DataSource needs no such line.
+template <class T>
+concept KnowsNoRates = DataSource<T> ||(Stateful<T>&& T::kKnowsNoRates);
+
 // A component whose tensors have the same bits on all ranks.
 template <class T>
 concept SaysReplicated = Stateful<T> && requires(const T& component) {
@@ -242,6 +280,7 @@ void TrainState::add(const std::string& name, T& component) {
     }
     bool may_be_new() const override { return MayBeNew<T>; }
     bool may_know_position() const override { return !KnowsNoPosition<T>; }
+    bool may_know_rates() const override { return !KnowsNoRates<T>; }
     void told_to_stop() override {
       if constexpr (HearsStop<T>) target_.told_to_stop();
     }

@@ -1,5 +1,5 @@
 // What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first
-// save; told_to_stop().
+// save; told_to_stop(), rates_follow_position().
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -33,14 +33,38 @@ void TrainState::State::forget_drawn() {
   drawn.reset();
 }
 
+// Asked at each save, because most schedules change nothing before the first one.
+std::string TrainState::State::rates_of_nobody() {
+  rates_told = rates_told || std::any_of(components.begin(), components.end(),
+                                         [](const Part& part) { return part.component->may_know_rates(); });
+  if (rates_told) return {};
+  std::string names;
+  for (const OptimizerState& part : optimizers) {
+    if (part.rate_changed()) names += (names.empty() ? "'" : ", '") + part.name() + "'";
+  }
+  if (names.empty()) return {};
+  rates_told = true;
+  return "optimizer " + names +
+         ": its learning rate changed since the start and nothing in the state says what changes it, so a "
+         "resumed run may change it at other steps. Add the schedule (state.add(\"schedule\", schedule)) or "
+         "the "
+         "variables of the loop that decide (state.value). If the step, the epoch and the present rate alone "
+         "decide, say state.rates_follow_position()";
+}
+
+void TrainState::rates_follow_position() { state_->rates_told = true; }
+
 void TrainState::told_to_stop() {
   for (const State::Part& part : state_->components) part.component->told_to_stop();
 }
 
 std::vector<std::string> TrainState::doubts() {
   State& state = *state_;
+  if (!state.updated) return {};
+  std::vector<std::string> texts = {state.rates_of_nobody()};
+  std::erase(texts, "");
   // Once, after the first update: only then gradients and slots exist.
-  if (!state.updated || std::exchange(state.doubted, true)) return {};
+  if (std::exchange(state.doubted, true)) return texts;
   std::string reassigned = state.buffers.reassigned(state.modules);  // first: an inventory holds buffers, too
   const auto list = state.list_tensors();
   const ModuleInventory& inventory = list->modules;
@@ -48,12 +72,10 @@ std::vector<std::string> TrainState::doubts() {
   for (const State::Part& part : state.components) {
     for (const at::Tensor& tensor : part.component->trained()) trained.insert(tensor.unsafeGetTensorImpl());
   }
-  std::vector<std::string> texts = {
-      internal::untrained_parameters(inventory, trained),
-      internal::parameters_without_gradient(inventory, state.optimizers),
-      std::move(reassigned),
-      state.drawn ? state.drawn_elsewhere() : state.drawn_text,
-  };
+  texts.push_back(internal::untrained_parameters(inventory, trained));
+  texts.push_back(internal::parameters_without_gradient(inventory, state.optimizers));
+  texts.push_back(std::move(reassigned));
+  texts.push_back(state.drawn ? state.drawn_elsewhere() : state.drawn_text);
   state.drawn.reset();
   const bool position = state.position_told || std::any_of(state.components.begin(), state.components.end(),
                                                            [](const State::Part& part) {

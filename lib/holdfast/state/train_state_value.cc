@@ -25,22 +25,14 @@ class ValueComponent final : public TrainState::Component {
     }
     access_.read(in)();
   }
-  void bring_together() override {}
-  bool spread() const override { return false; }
-  bool replicated() const override { return false; }
-  std::vector<at::Tensor> trained() const override { return {}; }
-  void applied(const Cursor&) override {}
-  void applied_all_delivered() override {}
-  std::optional<Cursor> cursor() const override { return std::nullopt; }
-  DataEnd data_end() const override { return DataEnd::none; }
-  bool may_be_new() const override { return false; }
-  void told_to_stop() override {}
   // A counter, or an engine that draws the data.
-  bool may_know_position() const override {
-    return access_.type.find("int") != std::string::npos || access_.type.find("engine") != std::string::npos;
-  }
+  bool may_know_position() const override { return has("int") || has("engine"); }
+  // A rate, a count of steps or of bad epochs.
+  bool may_know_rates() const override { return has("int") || has("float"); }
 
  private:
+  bool has(const char* type) const { return access_.type.find(type) != std::string::npos; }
+
   std::string name_;
   ValueAccess access_;
 };

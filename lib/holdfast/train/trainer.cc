@@ -115,6 +115,7 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, const Clock&
             report(launched, update);
           })) {
   if (options_.steps < 1) throw UsageError("a trainer needs a final step of at least 1");
+  parts_.state.rates_follow_position();  // learning_rate is a function of the updates
   if ((parts_.test_data != nullptr) != (parts_.score != nullptr)) {
     throw UsageError("a trainer evaluates with test data and a score: give both or none");
   }

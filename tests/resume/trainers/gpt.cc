@@ -67,6 +67,7 @@ int train_gpt(long epochs, const std::string& directory) {
   holdfast::TrainState state;                                                     // holdfast
   state.add("model", model);                                                      // holdfast
   state.add("optimizer", optimizer);                                              // holdfast
+  state.rates_follow_position();                                                  // holdfast
   holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});  // holdfast
   checkpointer.resume();                                                          // holdfast
   // was: for (long step = 0; step < steps; ++step) {

@@ -1,6 +1,7 @@
 #include "holdfast/data/torch_sampler.h"
 
 #include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/data/dataloader.h>
 #include <torch/data/datasets/base.h>
@@ -159,6 +160,87 @@ TEST(TorchSampler, TheLoopOverEpochsBeginsWhereTheRunContinues) {
     for ([[maybe_unused]] const std::int64_t epoch : order.epochs(6)) continue;
   };
   EXPECT_THROW(without_a_pass(), holdfast::UsageError);
+}
+
+auto loader_of(EpochOrder& order, const torch::data::DataLoaderOptions& options) {
+  return torch::data::make_data_loader(Indices().map(torch::data::transforms::Stack<>()), TorchSampler(order),
+                                       options);
+}
+
+template <class F>
+std::string usage_error(F&& f) {
+  try {
+    f();
+  } catch (const holdfast::UsageError& error) {
+    return error.what();
+  }
+  return "no UsageError";
+}
+
+TEST(TorchSampler, RefusesADataLoaderThatLosesTheOrder) {
+  using torch::data::DataLoaderOptions;
+  EpochOrder order(22, 8);
+  EXPECT_THAT(usage_error([&] { loader_of(order, DataLoaderOptions(4).workers(2).enforce_ordering(false)); }),
+              testing::AllOf(testing::HasSubstr("enforce_ordering(false) and 2 workers"),
+                             testing::HasSubstr("leave enforce_ordering at its default")));
+  EXPECT_THAT(usage_error([&] { loader_of(order, DataLoaderOptions(4).max_jobs(3)); }),
+              testing::HasSubstr("workers(0) and max_jobs(3)"));
+  EXPECT_THAT(usage_error([&] { loader_of(order, DataLoaderOptions(4).workers(1).max_jobs(0)); }),
+              testing::HasSubstr("workers(1) and max_jobs(0)"));
+  EXPECT_THAT(usage_error([&] { loader_of(order, DataLoaderOptions(0)); }), testing::HasSubstr("batch size"));
+  // Without workers there is one order.
+  EXPECT_EQ(train(order, 0, 1, 1000).size(), 5U);
+  EpochOrder other(22, 8);
+  std::int64_t batches = 0;
+  const auto loader = loader_of(other, DataLoaderOptions(4).enforce_ordering(false));
+  for ([[maybe_unused]] auto& batch : *loader) {
+    other.applied_all_delivered();
+    ++batches;
+  }
+  EXPECT_EQ(batches, 6);
+}
+
+// The first update of a pass knows, too, how many batches came before it.
+TEST(TorchSampler, ABatchThatNoUpdateAppliesIsFoundAtOnce) {
+  for (const std::size_t workers : {0, 2}) {
+    EpochOrder order(22, 8);
+    auto loader = loader_of(order, torch::data::DataLoaderOptions(4).workers(workers));
+    int batches = 0;
+    EXPECT_THAT(usage_error([&] {
+                  for ([[maybe_unused]] auto& batch : *loader) {
+                    if (batches++ > 0) order.applied_all_delivered();
+                  }
+                }),
+                testing::HasSubstr("the DataLoader delivered 2 since the last update"));
+    EXPECT_EQ(batches, 2);
+  }
+}
+
+TEST(TorchSampler, NoUpdateAppliesABatchThatAWorkerHasDrawnAhead) {
+  EpochOrder order(22, 8);
+  auto loader = loader_of(order, torch::data::DataLoaderOptions(4).workers(2));
+  for ([[maybe_unused]] auto& batch : *loader) {
+    EXPECT_THROW(order.after_batches(2), holdfast::UsageError);
+    EXPECT_THROW(order.applied(order.after(5)), holdfast::UsageError);
+    order.applied(order.after_batches(1));
+    EXPECT_THROW(order.after_batches(1), holdfast::UsageError);
+  }
+  EXPECT_EQ(order.cursor(), (Cursor{0, 22}));
+}
+
+TEST(TorchSampler, ALoopMayTakeTheNextBatchAhead) {
+  for (const std::size_t workers : {0, 2}) {
+    EpochOrder order(22, 8);
+    auto loader = loader_of(order, torch::data::DataLoaderOptions(4).workers(workers));
+    std::int64_t applied = 0;
+    for (auto next = loader->begin(); next != loader->end();) {
+      applied += next->data.size(0);
+      ++next;
+      order.applied(order.after_batches(1));
+      EXPECT_EQ(order.cursor(), (Cursor{0, applied}));
+    }
+    EXPECT_EQ(applied, 22);
+  }
 }
 
 TEST(TorchSampler, RefusesResetAndDeliveriesOutOfPlace) {

@@ -3,10 +3,13 @@
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 #include <torch/optim/sgd.h>
 
 #include <cmath>
 #include <limits>
+#include <random>
+#include <set>
 
 #include "holdfast/base/error.h"
 #include "unit/data/memory_state.h"
@@ -122,6 +125,39 @@ TEST(Plateau, FollowsReduceLROnPlateau) {
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     state = observe({.factor = 0.5, .patience = 1, .cooldown = 1}, state, metrics[i]);
     EXPECT_EQ(state.factor, rates[i]) << i;
+  }
+}
+
+// The documents send users of LibTorch's class here.
+TEST(Plateau, ReducesWhereLibTorchsClassDoes) {
+  using LibTorchs = torch::optim::ReduceLROnPlateauScheduler;
+  std::mt19937 random(5);
+  for (const bool higher : {false, true}) {
+    for (const bool relative : {false, true}) {
+      for (const int cooldown : {0, 3}) {
+        torch::optim::SGD theirs(std::vector<at::Tensor>{at::ones({1})}, torch::optim::SGDOptions(1));
+        torch::optim::SGD ours(std::vector<at::Tensor>{at::ones({1})}, torch::optim::SGDOptions(1));
+        LibTorchs plateau(theirs, higher ? LibTorchs::max : LibTorchs::min, 0.5F, 2, 0.01,
+                          relative ? LibTorchs::rel : LibTorchs::abs, cooldown, {0.0625F}, 0);
+        Schedule schedule(ours, RatePlan::plateau({.factor = 0.5,
+                                                   .patience = 2,
+                                                   .threshold = 0.01,
+                                                   .relative = relative,
+                                                   .higher_is_better = higher,
+                                                   .cooldown = cooldown,
+                                                   .floor = 0.0625}));
+        std::set<double> rates;
+        for (int i = 0; i < 60; ++i) {
+          const double metric = (400 + (higher ? i : -i) + static_cast<int>(random() % 64)) / 64.0;
+          plateau.step(static_cast<float>(metric));
+          schedule.observe(metric);
+          const double rate = ours.param_groups()[0].options().get_lr();
+          rates.insert(rate);
+          ASSERT_EQ(rate, theirs.param_groups()[0].options().get_lr()) << "after " << i;
+        }
+        EXPECT_GT(rates.size(), 2U);
+      }
+    }
   }
 }
 

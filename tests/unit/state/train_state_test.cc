@@ -14,6 +14,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -462,6 +463,80 @@ TEST(Counters, FollowTheData) {
   EXPECT_EQ(state.step(), 2);
   EXPECT_EQ(state.cursor(), (Cursor{2, 3}));
   EXPECT_EQ(digest(state), digest(*snapshot));
+}
+
+// A schedule of the program's own: its rates follow from the count alone.
+struct Halving final : torch::optim::LRScheduler {
+  explicit Halving(torch::optim::Optimizer& optimizer) : LRScheduler(optimizer) {}
+  std::vector<double> get_lrs() override { return {1.0 / (1 << (step_count_ / 2))}; }
+};
+// One that knows how to save itself.
+struct Learned final : torch::optim::LRScheduler {
+  explicit Learned(torch::optim::Optimizer& optimizer) : LRScheduler(optimizer) {}
+  std::vector<double> get_lrs() override { return {rate /= 3}; }
+  void save(StateWriter& out) const { out.put("rate", rate); }
+  void load(const StateReader& in) { rate = in.get_double("rate"); }
+  double rate = 1;
+};
+
+template <class Scheduler>
+struct Scheduled {
+  template <class... Options>
+  explicit Scheduled(Options... options) : schedule(optimizer, options...) {
+    state.add("model", *net);
+    state.add("optimizer", optimizer);
+    state.add("schedule", schedule);
+  }
+  std::vector<double> train(int steps) {
+    std::vector<double> rates;
+    for (int i = 0; i < steps; ++i) {
+      optimizer.zero_grad();
+      net->forward(at::ones({1, 2})).sum().backward();
+      optimizer.step();
+      schedule.step();
+      rates.push_back(optimizer.param_groups()[0].options().get_lr());
+    }
+    return rates;
+  }
+  torch::nn::Linear net{2, 1};
+  torch::optim::SGD optimizer{net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)};
+  Scheduler schedule;
+  TrainState state;
+};
+
+template <class Scheduler, class... Options>
+void expect_that_it_continues(Options... options) {
+  const std::vector<double> straight = Scheduled<Scheduler>(options...).train(12);
+  for (int stop = 0; stop <= 12; ++stop) {
+    Scheduled<Scheduler> before(options...), after(options...);
+    std::vector<double> rates = before.train(stop);
+    after.state.load(*stage(before.state), {});
+    for (const double rate : after.train(12 - stop)) rates.push_back(rate);
+    EXPECT_EQ(rates, straight) << "stopped after " << stop;
+  }
+}
+
+TEST(SchedulesOfLibTorch, ContinueAtTheirStep) {
+  expect_that_it_continues<torch::optim::StepLR>(5U, 0.5);
+  expect_that_it_continues<Halving>();
+  expect_that_it_continues<Learned>();
+}
+
+TEST(SchedulesOfLibTorch, AreComparedByTheirClass) {
+  Scheduled<torch::optim::StepLR> before(5U, 0.5);
+  before.train(3);
+  const auto snapshot = stage(before.state);
+  EXPECT_EQ(snapshot->attributes.get_int("schedule.steps"), 3);
+  Scheduled<Halving> other;
+  EXPECT_THAT(message_of<RefusedError>([&] { other.state.load(*snapshot, {}); }),
+              AllOf(HasSubstr("schedule.type is "), HasSubstr("torch::optim::StepLR in the checkpoint")));
+  Attributes wrong = snapshot->attributes;
+  wrong.set("schedule.steps", std::int64_t{1} << 32);
+  Snapshot changed = *snapshot;
+  changed.attributes = wrong;
+  Scheduled<torch::optim::StepLR> after(5U, 0.5);
+  EXPECT_THAT(message_of<RefusedError>([&] { after.state.load(changed, {}); }),
+              HasSubstr("steps of schedule 'schedule'"));
 }
 
 TEST(Environment, IsRecordedAndDecidesNothing) {

@@ -17,6 +17,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/lbfgs.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -37,7 +38,6 @@ namespace holdfast::test { namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 struct WordIndices : torch::data::datasets::Dataset<WordIndices> {
   torch::data::Example<> get(std::size_t index) override {
@@ -234,6 +234,63 @@ TEST_F(FirstSave, ACounterOrAnEngineOfTheProgramMayBeThePosition) {
   EXPECT_EQ(doubts([&](TrainState& state) { state.value("rate", rate); }), 1U);
   EXPECT_EQ(doubts([&](TrainState& state) { state.value("loop", std::tie(rate, position)); }), 0U);
   EXPECT_EQ(doubts([&](TrainState& state) { state.value("engine", engine); }), 0U);
+}
+
+struct SomeData {
+  void save(StateWriter&) const {}
+  void load(const StateReader&) {}
+  void applied(const Cursor&) {}
+  void applied_all_delivered() {}
+};
+
+// The rate of an optimizer changed, and nothing says what changes it.
+TEST_F(FirstSave, NamesAnOptimizerWhoseRateNobodyKeeps) {
+  torch::nn::Linear net(2, 1);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  torch::optim::StepLR halving(optimizer, 1, 0.5);
+  SomeData data;
+  Ema average(*net, {});
+  std::int64_t bad_epochs = 0;
+  double rate = 0.1;
+  std::string name;
+  at::Tensor hidden = at::ones({1});
+  const auto told = [&](const std::function<void(TrainState&)>& add, bool changes = true) {
+    optimizer.param_groups()[0].options().set_lr(0.1);
+    TrainState state;
+    state.add("net", *net);
+    state.add("optimizer", optimizer);
+    add(state);
+    std::string texts;
+    for (int save = 0; save < 3; ++save) {
+      state.advance({.applied = Cursor{0, save + 1}});
+      // The first save comes before the first change.
+      if (save == 1 && changes) halving.step(), halving.step();
+      for (const std::string& text : state.doubts()) texts += text + "\n";
+    }
+    return texts;
+  };
+  const auto nothing = [](TrainState&) {};
+  const std::string text = told(nothing);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("optimizer 'optimizer': its learning rate changed since the start and "
+                              "nothing in the state says what changes it"),
+                    HasSubstr("state.add(\"schedule\", schedule)"), HasSubstr("rates_follow_position()")));
+  EXPECT_EQ(text.find("learning rate"), text.rfind("learning rate")) << text;
+  EXPECT_EQ(told(nothing, false), "");
+  for (const auto& add : std::vector<std::function<void(TrainState&)>>{
+           [&](TrainState& state) { state.add("data", data), state.add("average", average); },
+           [&](TrainState& state) { state.value("hidden", std::tie(hidden, name)); },
+       }) {
+    EXPECT_THAT(told(add), HasSubstr("learning rate"));
+  }
+  for (const auto& add : std::vector<std::function<void(TrainState&)>>{
+           [&](TrainState& state) { state.add("schedule", halving); },
+           [&](TrainState& state) { state.value("bad_epochs", bad_epochs); },
+           [&](TrainState& state) { state.value("rate", rate); },
+           [&](TrainState& state) { state.rates_follow_position(); },
+       }) {
+    EXPECT_EQ(told(add), "");
+  }
 }
 
 }}  // namespace holdfast::test

@@ -61,6 +61,7 @@ void PickleWriter::real(double value) {
 }
 
 void PickleWriter::boolean(bool value) { put(value ? Opcode::yes : Opcode::no); }
+void PickleWriter::none() { put(Opcode::nothing); }
 
 void PickleWriter::tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape,
                           const ByteType* bytes) {

@@ -33,6 +33,7 @@ class PickleWriter {
   void integer(std::int64_t value);
   void real(double value);
   void boolean(bool value);
+  void none();
   // A contiguous tensor that fills the storage "data/<storage>" of the archive.
   // `bytes`: not null where `dtype` is uint8, and the tensor is the bytes of that type.
   void tensor(std::uint64_t storage, DType dtype, std::span<const std::int64_t> shape,

@@ -75,6 +75,8 @@ struct TrainState::State {
   void find_gpus(const ModuleInventory& inventory);
   std::vector<NamedGenerator> streams() const;  // of the GPUs that find_gpus() has found
   std::vector<std::string> parts() const;       // "module model"
+  // Names optimizers whose rates have changed, if nothing may know who changes them; empty: none.
+  std::string rates_of_nobody();
   // What drawn has heard and streams() lacks; empty: nothing. forget_drawn() is one update's call.
   std::string drawn_elsewhere() const;
   void forget_drawn();
@@ -106,6 +108,7 @@ struct TrainState::State {
   DataEnd data_end = DataEnd::none;  // of the last update
   bool position_told = false;        // an update reported `.applied`
   bool doubted = false;              // doubts() has looked
+  bool rates_told = false;           // something may know who changes the rates, or doubts() has asked
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // skipped updates among `step`
   Cursor cursor;

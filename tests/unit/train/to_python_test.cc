@@ -1,0 +1,229 @@
+// Every optimizer that PyTorch has, too, goes on in Python: `export --all` writes what load_state_dict() takes. A
+// Python with torch must take three steps as this program does; without one, LibTorch reads the file.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linspace.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
+#include <torch/utils.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/format/reader.h"
+#include "holdfast/format/torch_export.h"
+#include "holdfast/io/posix_file_system.h"
+#include "holdfast/optim/fused_adam.h"
+#include "holdfast/optim/fused_sgd.h"
+#include "holdfast/state/train_state.h"
+#include "support/foreign_python.h"
+#include "support/subprocess.h"
+
+namespace holdfast::test { namespace {
+
+namespace to = torch::optim;
+using Parameters = std::vector<at::Tensor>;
+
+struct KindOfPython {
+  std::string name;  // of the case
+  std::string python;
+  std::function<std::unique_ptr<to::Optimizer>(Parameters weights, Parameters biases)> make;
+};
+void PrintTo(const KindOfPython& kind, std::ostream* out) { *out << kind.name; }
+
+// Two groups, which differ in their rate and in their weight decay.
+template <class Optimizer, class Options>
+KindOfPython in_two_groups(const std::string& name, const std::string& python, const Options& options) {
+  return {name, python, [=](const Parameters& weights, const Parameters& biases) {
+            Options other = options;
+            other.set_lr(options.get_lr() / 2);
+            other.weight_decay(0);
+            std::vector<to::OptimizerParamGroup> groups;
+            groups.emplace_back(weights, std::make_unique<Options>(options));
+            groups.emplace_back(biases, std::make_unique<Options>(other));
+            return std::make_unique<Optimizer>(groups, options);
+          }};
+}
+KindOfPython lbfgs(const std::string& name, const to::LBFGSOptions& options) {
+  return {name, "LBFGS", [=](Parameters weights, const Parameters& biases) {
+            weights.insert(weights.end(), biases.begin(), biases.end());
+            return std::make_unique<to::LBFGS>(weights, options);
+          }};
+}
+
+std::vector<KindOfPython> kinds_of_python() {
+  const auto sgd = to::SGDOptions(0.05).momentum(0.9).weight_decay(0.01);
+  const auto adam = to::AdamOptions(0.05).weight_decay(0.01);
+  const auto adamw = to::AdamWOptions(0.05).weight_decay(0.1);
+  return {
+      in_two_groups<to::SGD>("SgdWithoutMomentum", "SGD", to::SGDOptions(0.05)),
+      in_two_groups<to::SGD>("Sgd", "SGD", to::SGDOptions(sgd).dampening(0.3)),
+      in_two_groups<to::SGD>("SgdNesterov", "SGD", to::SGDOptions(sgd).nesterov(true)),
+      in_two_groups<to::Adam>("Adam", "Adam", adam),
+      in_two_groups<to::Adam>("AdamAmsgrad", "Adam", to::AdamOptions(adam).amsgrad(true)),
+      in_two_groups<to::AdamW>("AdamW", "AdamW", adamw),
+      in_two_groups<to::RMSprop>("RmspropPlain", "RMSprop", to::RMSpropOptions(0.01)),
+      in_two_groups<to::RMSprop>("Rmsprop", "RMSprop", to::RMSpropOptions(0.01).momentum(0.9).centered(true)),
+      in_two_groups<to::Adagrad>("Adagrad", "Adagrad",
+                                 to::AdagradOptions(0.1).lr_decay(0.1).initial_accumulator_value(0.2)),
+      in_two_groups<FusedSgd>("FusedSgd", "SGD", sgd),
+      in_two_groups<FusedAdam>("FusedAdam", "Adam", adam),
+      in_two_groups<FusedAdamW>("FusedAdamW", "AdamW", adamw),
+      lbfgs("Lbfgs", to::LBFGSOptions(0.1).max_iter(3).history_size(4)),
+      lbfgs("LbfgsWithLineSearch",
+            to::LBFGSOptions(0.1).max_iter(3).history_size(4).line_search_fn("strong_wolfe")),
+  };
+}
+
+struct ProgramForPython {
+  explicit ProgramForPython(const KindOfPython& kind)
+      : net(first_values()), optimizer(kind.make({net->weight}, {net->bias})) {}
+  static torch::nn::Linear first_values() {
+    torch::nn::Linear net(3, 2);
+    net->to(at::kDouble);
+    const at::NoGradGuard no_grad;
+    net->weight.copy_(at::linspace(-1, 1, 6, at::kDouble).view({2, 3}));
+    net->bias.copy_(at::linspace(0.5, 1, 2, at::kDouble));
+    return net;
+  }
+  void step() {
+    const at::Tensor input = at::arange(12, at::kDouble).view({4, 3}).div(7).sin();
+    static_cast<void>(optimizer->step([&] {
+      optimizer->zero_grad();
+      at::Tensor loss = (net->forward(input).exp() - 1.5).square().mean();
+      loss.backward();
+      return loss;
+    }));
+  }
+  torch::nn::Linear net;
+  std::unique_ptr<to::Optimizer> optimizer;
+};
+
+// The same loop in Python, from the file on.
+constexpr char kThreeStepsInPython[] = R"(
+import sys, torch
+kind, path = sys.argv[1:]
+state = torch.load(path)
+net = torch.nn.Linear(3, 2).double()
+groups = [net.weight, net.bias] if kind == "LBFGS" else [{"params": [net.weight]}, {"params": [net.bias]}]
+optimizer = getattr(torch.optim, kind)(groups, lr=1.0)
+net.load_state_dict(state["model"])
+optimizer.load_state_dict(state["optimizer"])
+x = (torch.arange(12, dtype=torch.float64).view(4, 3) / 7).sin()
+def closure():
+    optimizer.zero_grad()
+    loss = (net(x).exp() - 1.5).square().mean()
+    loss.backward()
+    return loss
+for _ in range(3): optimizer.step(closure)
+print(*(repr(v) for p in (net.weight, net.bias) for v in p.detach().flatten().tolist()))
+)";
+
+class ToPython : public testing::TestWithParam<KindOfPython> {
+ protected:
+  // Four steps, a checkpoint, and the whole of it as a file for torch.load.
+  std::string exported(ProgramForPython& program) {
+    TrainState state;
+    state.add("model", *program.net);
+    state.add("optimizer", *program.optimizer);
+    CheckpointerOptions options;
+    options.directory = folder_.path() / "run";
+    options.notices.hear_signals = false;
+    options.notices.cloud = false;
+    Checkpointer checkpointer(state, options);
+    checkpointer.resume();
+    for (int i = 0; i < 4; ++i) {
+      program.step();
+      checkpointer.after_step({.applied = Cursor{0, i + 1}});
+    }
+    EXPECT_EQ(checkpointer.finish(), 0);
+    FileSystem& files = FileSystem::real();
+    const auto from =
+        files.open_file(options.directory / checkpointer.last_durable().checkpoint, OpenMode::read);
+    const auto index = std::get<CheckpointIndex>(read_index(*from));
+    const std::string path = folder_.path() / "all.pt";
+    const auto made = files.open_directory(folder_.path(), false)->open("all.pt", OpenMode::create);
+    EXPECT_FALSE(export_torch(*from, index, torch_training_state(index), *made));
+    return path;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_P(ToPython, ThreeStepsInPythonAreThreeStepsHere) {
+  const ForeignPython python("torch");
+  if (!python) GTEST_SKIP() << python.why_not();
+  ProgramForPython program(GetParam());
+  const std::string path = exported(program);
+  const Ended ended = python.run({"-c", kThreeStepsInPython, GetParam().python, path});
+  ASSERT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+  for (int i = 0; i < 3; ++i) program.step();
+  std::istringstream printed(ended.out);
+  const std::vector<double> theirs{std::istream_iterator<double>(printed), {}};
+  const at::Tensor ours = at::cat({program.net->weight.flatten(), program.net->bias}).detach();
+  ASSERT_EQ(theirs.size(), 8U) << ended.out;
+  for (std::size_t i = 0; i < theirs.size(); ++i)
+    EXPECT_NEAR(theirs[i], ours[static_cast<std::int64_t>(i)].item<double>(), 1e-10) << i;
+}
+
+// What PyTorch's optimizers look for, found by LibTorch's own reader.
+TEST_P(ToPython, TheFileHasTheStateOfTheOptimizer) {
+  ProgramForPython program(GetParam());
+  std::ifstream file(exported(program), std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const c10::IValue all = torch::pickle_load(bytes);
+  const auto at = [](const c10::IValue& dict, const c10::IValue& key) {
+    return dict.toGenericDict().at(key);
+  };
+  const c10::IValue optimizer = at(all, "optimizer");
+  EXPECT_FALSE(optimizer.toGenericDict().contains("other"));
+  const auto group = at(optimizer, "param_groups").toList().get(0).toGenericDict();
+  for (const auto& option : group) {
+    // PyTorch has None, where the checkpoint has a text.
+    EXPECT_FALSE(option.value().isString() && option.value().toStringRef() == "none") << option.key();
+  }
+  const auto states = at(optimizer, "state").toGenericDict();
+  if (GetParam().python == "SGD" && group.at("momentum").toDouble() == 0) return;
+  for (const auto& [tensor, state] : program.optimizer->state()) {
+    const auto* const lbfgs = dynamic_cast<to::LBFGSParamState*>(state.get());
+    if (lbfgs == nullptr) continue;
+    const c10::IValue theirs = states.at(0);
+    EXPECT_EQ(at(theirs, "n_iter").toInt(), lbfgs->n_iter());
+    EXPECT_EQ(at(theirs, "func_evals").toInt(), lbfgs->func_evals());
+    EXPECT_EQ(at(theirs, "t").toDouble(), lbfgs->t());
+    EXPECT_EQ(at(theirs, "prev_loss").toDouble(), lbfgs->prev_loss());
+    EXPECT_TRUE(at(theirs, "d").toTensor().equal(lbfgs->d()));
+    EXPECT_TRUE(at(theirs, "prev_flat_grad").toTensor().equal(lbfgs->prev_flat_grad()));
+    const auto expect_list = [&](const char* name, const std::deque<at::Tensor>& ours) {
+      const auto list = at(theirs, name).toList();
+      ASSERT_EQ(list.size(), ours.size()) << name;
+      EXPECT_GT(ours.size(), 0U);
+      for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(list.get(i).toTensor().equal(ours[i]));
+    };
+    expect_list("old_dirs", lbfgs->old_dirs());
+    expect_list("old_stps", lbfgs->old_stps());
+    expect_list("ro", lbfgs->ro());
+    EXPECT_EQ(states.size(), 1U);
+    return;
+  }
+  EXPECT_EQ(states.size(), 2U);
+  for (const auto& state : states) EXPECT_FALSE(state.value().toGenericDict().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(EachOptimizer, ToPython, testing::ValuesIn(kinds_of_python()),
+                         [](const auto& info) { return info.param.name; });
+
+}}  // namespace holdfast::test
