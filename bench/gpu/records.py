@@ -55,10 +55,17 @@ class Store:
     def __init__(self, folder, commit, device, scale):
         self.folder, self.commit, self.device, self.scale = folder, commit, device, scale
         self.files, self.logs, self.archive = folder / "files", folder / "logs", folder / "all.tar.gz"
-        for one in (self.files, self.logs):
+        self.cache = folder / "cache"  # outlives commits
+        for one in (self.files, self.logs, self.cache):
             one.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(".work-*"):  # of a session that was killed
             shutil.rmtree(old, ignore_errors=True)
+
+    def bring(self, cache):
+        """What an earlier session has left; what is here already stays."""
+        for path in cache.iterdir():
+            if path.is_file() and not (self.cache / path.name).exists():
+                shutil.copy(path, self.cache / path.name)
 
     def log_of(self, name):
         return self.logs / f"{name}.log"

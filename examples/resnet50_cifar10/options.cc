@@ -161,10 +161,14 @@ class Parser {
     const auto count = between(1, 1 << 30);
     app_.add_option(
             "--recipe", options_.recipe,
-            "94: options that are meant to reach 94 % on CIFAR-10's test pictures: --epochs 30 --batch-size "
-            "512 --stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, with a fifth "
-            "of the steps for the warm-up. On a GPU also --precision fp16 --graph --bn fused --data-on "
-            "device. An option that you give yourself replaces the recipe's")
+            "94: options for 30 quick epochs on CIFAR-10, called after their goal: --epochs 30 --batch-size "
+            "512 "
+            "--stem cifar --nesterov --no-decay-all --label-smoothing 0.1 --channels-last, with a fifth of "
+            "the "
+            "steps for the warm-up. On a GPU also --precision fp16 --graph --bn fused --data-on device. "
+            "Measured: 89.73 % of the test pictures after 59.2 s on one H200, on CIFAR-10 saved as JPEG "
+            "(quality 75, 4:2:0); not measured on the original pictures. An option that you give yourself "
+            "replaces the recipe's")
         ->check(CLI::IsMember({"94"}).description(""))
         ->type_name("NAME")
         ->default_str("")

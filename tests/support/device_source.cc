@@ -72,6 +72,12 @@ void DeviceSource::disturb_back(std::size_t i) {
   device().training.add([this, i] { weight_[i] -= 1; });
 }
 
+void DeviceSource::spoil_if(std::shared_ptr<std::atomic<bool>> wrong) {
+  device().training.add([this, flag = std::move(wrong)] {
+    if (*flag) weight_[0] += 1;
+  });
+}
+
 bool DeviceSource::holds_step(std::int64_t step) {
   drain();
   const auto same = [step](const std::vector<float>& values, Kind kind) {

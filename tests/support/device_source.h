@@ -5,7 +5,9 @@
 // Threads: as in SnapshotSource.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -44,6 +46,8 @@ class DeviceSource final : public SnapshotSource {
   // Queued: changes a weight between two updates, and changes it back.
   void disturb(std::size_t i);
   void disturb_back(std::size_t i);
+  // Queued: changes the weight for good, if the flag is set by then.
+  void spoil_if(std::shared_ptr<std::atomic<bool>> wrong);
   // Waits for the devices. True if the whole state is that after `step` steps.
   bool holds_step(std::int64_t step);
 

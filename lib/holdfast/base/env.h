@@ -87,6 +87,9 @@ inline constexpr EnvVariable kEnvMasterAddress{"MASTER_ADDR",
 inline constexpr EnvVariable kEnvMasterPort{"MASTER_PORT", "port there, 1 to 65535 (any launcher)"};
 inline constexpr EnvVariable kEnvGlooInterface{
     "GLOO_SOCKET_IFNAME", "network interface that Gloo uses (default: the one towards MASTER_ADDR)"};
+// NCCL's own. See docs/several_gpus.md.
+inline constexpr EnvVariable kEnvNcclMultiRank{
+    "NCCL_MULTI_RANK_GPU_ENABLE", "1: several ranks may share a GPU, for tests (needs NCCL 2.30; default 0)"};
 inline constexpr EnvVariable kEnvOmpThreads{
     "OMP_NUM_THREADS", "threads of each process's computations (holdfast launch: cores / processes)"};
 inline constexpr EnvVariable kEnvElasticRun{"TORCHELASTIC_RUN_ID", "torchrun's name for the job"};

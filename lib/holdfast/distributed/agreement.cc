@@ -247,6 +247,8 @@ void Agreement::call(bool so) noexcept {
 
 bool Agreement::called() const noexcept { return parts_ && parts_->pulse->called(); }
 
+std::weak_ptr<const void> Agreement::saves_in_flight() const { return group_.saves(); }
+
 void Agreement::broadcast(std::span<std::byte> bytes) {
   with_partners("sending the checkpoint", [&] {
     // Connected only when a checkpoint is sent, because Gloo connects every two ranks.

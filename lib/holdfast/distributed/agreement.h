@@ -55,6 +55,7 @@ class HOLDFAST_EXPORT Agreement final : public RankChannel {
   void expect_silence(Duration longest) noexcept override;
   void call(bool so) noexcept override;
   bool called() const noexcept override;
+  std::weak_ptr<const void> saves_in_flight() const override;
   void broadcast(std::span<std::byte> bytes) override;
 
  private:

@@ -20,6 +20,8 @@
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/internal/nccl_watch.h"
 #include "holdfast/distributed/internal/own_gpus.h"
+#include "holdfast/interruption/signal_source.h"
+#include "holdfast/interruption/term_grace.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
@@ -33,6 +35,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kSpare = 4s;  // added to the longest wait of a call itself
 constexpr Duration kParting = 10s;
+constexpr Duration kOwnExit = 1s;  // before the end of a grace period
 constexpr const char* kRemedy = "; the newest checkpoint stands: start all ranks again";
 
 std::chrono::milliseconds in_ms(Duration duration) {
@@ -137,6 +140,8 @@ struct ProcessGroup::Nccl {
     }
   }
   c10::intrusive_ptr<c10d::Backend> backend;  // null: finished in order
+  // Each save in flight holds it as well.
+  const std::shared_ptr<const void> saves = std::make_shared<char>();
   std::unique_ptr<NcclWatch> watch;
 };
 
@@ -163,7 +168,11 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   const auto c10d_store = c10d_store_of(parts->line, options_.timeout);
   if (options_.device.is_cuda()) {
     try {
-      require_own_gpus(parts->line, place, gpu_of(options_.device), options_.timeout);
+      require_own_gpus(parts->line, place,
+                       {.name = gpu_of(options_.device),
+                        .wants_to_share = env_text(kEnvNcclMultiRank) == "1",
+                        .nccl_version = nccl_version()},
+                       options_.timeout);
     } catch (const SilentStore& silent) {
       throw GroupError(std::string("rank 0's store went silent while the ranks told their GPUs (") +
                        silent.what() + "): rank 0 has ended or hangs" + kRemedy);
@@ -172,15 +181,22 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
     nccl_ = std::make_unique<Nccl>();
     nccl_->backend = make_nccl(store, place.rank, place.world_size, options_.timeout);
     nccl_->watch = std::make_unique<NcclWatch>(
-        [nccl = nccl_->backend, limit = options_.timeout,
-         alarm = parts->pulse ? parts->pulse->alarm() : nullptr] {
-          return alarm && alarm->rank ? "no sign of life from a rank" : fault_of(*nccl, limit);
-        },
-        [roll_call = parts->roll_call](const std::string& failure) {
-          log_error("{}, while this rank waited for its GPU ({}){}", roll_call->who(), failure, kRemedy);
-          end_interrupted();
-        },
-        NcclWatchOptions{.patience = nccl_patience()});
+        NcclWatchQuestions{
+            .fault =
+                [nccl = nccl_->backend, limit = options_.timeout,
+                 alarm = parts->pulse ? parts->pulse->alarm() : nullptr] {
+                  return alarm && alarm->rank ? "no sign of life from a rank" : fault_of(*nccl, limit);
+                },
+            .who = [roll_call = parts->roll_call] { return roll_call->who(); },
+            .waits = [nccl = nccl_->backend] { return collectives_pending(*nccl); },
+            .saving = [&saves = nccl_->saves] { return saves.use_count() > 1; },
+            .told_to_stop = stop_signal_came,
+            .end =
+                [](const std::string& who, const std::string& failure) {
+                  log_error("{}, while this rank waited for its GPU ({}){}", who, failure, kRemedy);
+                  end_interrupted();
+                }},
+        NcclWatchOptions{.patience = nccl_patience(), .grace = term_grace().time - kOwnExit});
   }
   // The ranks have met. From here on a stop must not end waits: the last save may need the store.
   parts->line.heed_stop(false);
@@ -272,6 +288,10 @@ std::shared_ptr<VoteLine> ProcessGroup::votes_apart() {
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
 
+std::weak_ptr<const void> ProcessGroup::saves() const {
+  return nccl_ ? nccl_->saves : std::weak_ptr<const void>();
+}
+
 std::shared_ptr<Pulse> ProcessGroup::pulse() const { return parts_->pulse; }
 
 std::shared_ptr<RollCall> ProcessGroup::roll_call() const { return parts_->roll_call; }
@@ -336,7 +356,7 @@ void ProcessGroup::throw_if_failed(const char* what) {
 void ProcessGroup::drop() noexcept {
   try {
     // Kernels on the device may wait for ever, so the watch has to end this process.
-    if (nccl_) nccl_->watch->tell("the ranks have parted in disorder");
+    if (nccl_) nccl_->watch->unwinding("the ranks have parted in disorder");
   } catch (const std::exception& error) {  // no memory: the watch continues
     log_warning("{}", what_of(error));
   }

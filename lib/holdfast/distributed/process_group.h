@@ -113,6 +113,7 @@ class HOLDFAST_EXPORT ProcessGroup {
   const StoreLine& line() const;                // requires !alone()
   std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
   std::shared_ptr<RollCall> roll_call() const;  // as pulse()
+  std::weak_ptr<const void> saves() const;      // RankChannel::saves_in_flight()
   void throw_if_failed(const char* what);       // a collective failed on the device
   void throw_if_lost(const char* what, const std::exception& error);
   void drop() noexcept;

@@ -124,7 +124,7 @@ Compiled compile(const Source& source, const std::vector<std::string>& types, in
     const int newest = newest_up_to(architecture, known);
     if (newest == 0) {
       throw Error("this NVRTC does not compile for compute capability " + std::to_string(architecture) +
-                  ", which is older than all it knows: use a LibTorch with an older CUDA (2.7.1)");
+                  ", which is older than all it knows: use a LibTorch with an older CUDA (2.10.0)");
     }
     architecture = newest;
     portable = true;  // PTX: the driver compiles it for the device

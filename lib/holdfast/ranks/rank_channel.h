@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -124,6 +125,9 @@ class HOLDFAST_EXPORT RankChannel {
   virtual void call(bool /*so*/) noexcept {}
   // Rank 0: another rank calls now. Any thread.
   virtual bool called() const noexcept { return false; }
+  // Every save on which this process still works holds it, so that the channel knows of them when a rank is
+  // lost. Empty: the channel does not ask.
+  virtual std::weak_ptr<const void> saves_in_flight() const { return {}; }
 
   // Copies rank 0's bytes into a buffer of the same size on every rank. Collective and blocking: for the
   // start.

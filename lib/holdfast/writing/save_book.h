@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,9 @@ class SaveBook final : public SaveKeeper {
  public:
   SaveBook(const Clock& clock, OnSave on_save) : clock_(clock), on_save_(std::move(on_save)) {}
 
+  // Saves that begin from now on hold it until they have settled (RankChannel::saves_in_flight()).
+  void count_in(std::weak_ptr<const void> in_flight) noexcept { in_flight_ = std::move(in_flight); }
+  std::shared_ptr<const void> in_flight() const noexcept override { return in_flight_.lock(); }
   // The run begins at this step, which counts as durable.
   void open(std::int64_t step, SteadyTime now);
   // Costs one plain store.
@@ -67,6 +71,7 @@ class SaveBook final : public SaveKeeper {
   SteadyTime boundary_of(std::int64_t step) const HOLDFAST_REQUIRES(mutex_);
 
   const Clock& clock_;
+  std::weak_ptr<const void> in_flight_;
   std::atomic<std::int64_t> step_{0};
 
   mutable Mutex mutex_;

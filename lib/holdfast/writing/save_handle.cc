@@ -66,6 +66,7 @@ void SaveHandle::Shared::settle(SaveStatus outcome, std::string_view outcome_tex
   {
     const MutexLock lock(mutex);
     status = outcome;
+    in_flight.reset();
     // The keeper has added the figures of the risk.
     figures = known;
     try {

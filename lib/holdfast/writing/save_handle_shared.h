@@ -29,6 +29,8 @@ class SaveKeeper {
   virtual void tell(const SaveEvent& event) noexcept = 0;
   // Figures of all saves so far.
   virtual RunFigures figures() const = 0;
+  // A save holds it until it has settled.
+  virtual std::shared_ptr<const void> in_flight() const noexcept { return {}; }
   // Waits until a step that is not older is home, for `limit` at most.
   virtual HomeStatus wait_home(std::int64_t /*step*/, std::chrono::nanoseconds /*limit*/) const {
     return HomeStatus::no_mirror;
@@ -46,7 +48,8 @@ struct SaveHandle::Shared {
         asked_for(wanted),
         status(begun),
         staged_at(at_boundary),
-        keeper(std::move(the_keeper)) {
+        keeper(std::move(the_keeper)),
+        in_flight(keeper ? keeper->in_flight() : nullptr) {
     text.reserve(kLongestName);
   }
 
@@ -57,6 +60,11 @@ struct SaveHandle::Shared {
   void settle(SaveStatus outcome, std::string_view outcome_text) noexcept;
   // Notes what its write cost; the write began at `began`.
   void written(SteadyTime began, std::uint64_t bytes, Duration write, Duration commit) noexcept;
+  // Another process writes it, and nothing here is worth waiting for.
+  void left_to_others() noexcept {
+    const MutexLock lock(mutex);
+    in_flight.reset();
+  }
   template <class Change>
   void update(const Change& change) noexcept {
     const MutexLock lock(mutex);
@@ -88,6 +96,8 @@ struct SaveHandle::Shared {
   // No file will come of it. Set before anybody is told of the failure, which is before it is settled.
   std::atomic<bool> lost{false};
   const std::shared_ptr<SaveKeeper> keeper;
+  // Null once this process has nothing more to do for this save.
+  std::shared_ptr<const void> in_flight HOLDFAST_GUARDED_BY(mutex);
 };
 
 inline bool is_open(SaveStatus status) {

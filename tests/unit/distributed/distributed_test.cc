@@ -22,11 +22,13 @@
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
 #include "holdfast/ranks/sockets.h"
+#include "support/captured_log.h"
 #include "unit/state/attributes_only.h"
 
 namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -191,13 +193,14 @@ TEST(OwnGpus, ThoseThatAreSharedAreNamed) {
   using Gpus = std::vector<std::string>;
   EXPECT_EQ(shared_gpu(Gpus{"a GPU-1", "a GPU-2", "b GPU-1"}), "");
   EXPECT_EQ(shared_gpu(Gpus{"", "", ""}), "") << "not known";
-  EXPECT_THAT(shared_gpu(Gpus{"a GPU-2", "a GPU-1", "b GPU-3", "a GPU-1"}),
-              StartsWith("ranks 1 and 3 share one GPU (a GPU-1), and NCCL wants one for each: start "));
+  EXPECT_EQ(shared_gpu(Gpus{"a GPU-2", "a GPU-1", "b GPU-3", "a GPU-1"}),
+            "ranks 1 and 3 share one GPU (a GPU-1)");
 }
 
-TEST(OwnGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto answers_to = [&](const std::string& prefix, const std::vector<std::string>& gpus) {
+// What each rank hears; empty: nothing is wrong.
+class SharedGpus : public testing::Test {
+ protected:
+  std::vector<std::string> answers_to(const std::string& prefix, const std::vector<RankGpu>& gpus) const {
     std::vector<std::string> answers(gpus.size());
     std::vector<std::jthread> ranks;
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
@@ -214,11 +217,36 @@ TEST(OwnGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
     }
     ranks.clear();
     return answers;
-  };
-  EXPECT_THAT(answers_to("own/", {"a GPU-1", "a GPU-2"}), testing::Each(""));
-  const auto refused = answers_to("shared/", {"a GPU-1", "a GPU-2", "a GPU-1"});
-  EXPECT_THAT(refused, testing::Each(StartsWith("64 ranks 0 and 2 share one GPU (a GPU-1)")));
+  }
+  const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
+};
+
+TEST_F(SharedGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
+  EXPECT_THAT(answers_to("own/", {{"a GPU-1"}, {"a GPU-2"}}), testing::Each(""));
+  const auto refused = answers_to("shared/", {{"a GPU-1"}, {"a GPU-2"}, {"a GPU-1"}});
+  EXPECT_THAT(refused,
+              testing::Each(StartsWith("64 ranks 0 and 2 share one GPU (a GPU-1), and NCCL wants one "
+                                       "for each: start as many ranks on a host as it has GPUs")));
   EXPECT_TRUE(store->check({"shared/gpu-known/1", "shared/gpu-known/2"})) << "before rank 0 goes";
+}
+
+TEST_F(SharedGpus, NewNcclAllowsThemIfAllRanksAskForIt) {
+  const RankGpu asks{"a GPU-1", true, 23000}, silent{"a GPU-1", false, 23007};
+  const test::CapturedLog log;
+  EXPECT_THAT(answers_to("all/", {asks, asks}), testing::Each(""));
+  EXPECT_THAT(log.text(), HasSubstr("ranks 0 and 1 share one GPU (a GPU-1), as NCCL_MULTI_RANK_GPU_ENABLE=1 "
+                                    "allows: this is for tests, and slow"));
+  EXPECT_THAT(answers_to("one/", {asks, silent}), testing::Each(HasSubstr("start as many ranks")));
+}
+
+TEST_F(SharedGpus, OldNcclDoesNot) {
+  EXPECT_THAT(
+      answers_to("old/", {{"a GPU-1", true, 22809}, {"a GPU-1", true, 22809}}),
+      testing::Each(AllOf(StartsWith("64 ranks 0 and 1 share one GPU"),
+                          HasSubstr("NCCL_MULTI_RANK_GPU_ENABLE=1 needs NCCL 2.30 or newer, and NCCL 2.28.9 "
+                                    "is loaded (LD_PRELOAD"))));
+  EXPECT_THAT(answers_to("unknown/", {{"a GPU-1", true, 0}, {"a GPU-1", true, 0}}),
+              testing::Each(HasSubstr("and a library that does not tell its version is loaded")));
 }
 
 TEST(Replica, TheFirstDifferenceIsNamed) {

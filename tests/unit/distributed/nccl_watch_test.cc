@@ -6,6 +6,9 @@
 
 #include <atomic>
 #include <future>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include "holdfast/distributed/internal/nccl_backend.h"
 #include "holdfast/distributed/process_group.h"
@@ -16,10 +19,39 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr NcclWatchOptions kQuick{.look_every = 1ms, .patience = 1ms};
-constexpr NcclWatchOptions kPatient{.look_every = 1ms, .patience = 10min};
+constexpr NcclWatchOptions kQuick{.look_every = 1ms, .to_return = 1ms, .to_unwind = 1ms, .patience = 10min};
 
-std::string no_fault() { return {}; }
+// What a watch is told, and what it did. Everything is waiting unless a test says otherwise.
+struct Course {
+  NcclWatchQuestions questions() {
+    return {.fault = [this] { return std::string(broken ? "it broke" : ""); },
+            .who =
+                [this] {
+                  ++asked_who;
+                  return std::string("rank 1 died");
+                },
+            .waits =
+                [this] {
+                  ++asked_whether_it_waits;
+                  return waits.load();
+                },
+            .saving = [this] { return saving.load(); },
+            .told_to_stop = [this] { return stopped.load(); },
+            .end = [this](const std::string& who,
+                          const std::string& failure) { ended.set_value(who + ": " + failure); }};
+  }
+  // After so many more looks the watch has decided on what it was told.
+  void await_looks() const {
+    const int before = asked_whether_it_waits;
+    while (asked_whether_it_waits < before + 20) std::this_thread::yield();
+  }
+  bool has_ended() { return end.wait_for(0s) == std::future_status::ready; }
+
+  std::atomic<bool> broken{false}, waits{true}, saving{false}, stopped{false};
+  std::atomic<int> asked_who{0}, asked_whether_it_waits{0};
+  std::promise<std::string> ended;
+  std::future<std::string> end = ended.get_future();
+};
 
 // A backend without collectives.
 std::atomic<c10d::ErrorType> fake_error{c10d::ErrorType::SUCCESS};
@@ -49,53 +81,119 @@ class ProcessGroupOnDevice : public testing::Test {
   }
 };
 
-TEST(NcclWatch, EndsTheProcessWhenNobodyTakesTheFailure) {
-  std::promise<std::string> ended;
-  std::atomic<bool> broken = false;
-  NcclWatch watch([&] { return broken ? std::string("it broke") : std::string(); },
-                  [&](const std::string& failure) { ended.set_value(failure); }, kQuick);
+TEST(NcclWatch, EndsTheProcessWhenTheTrainingThreadWaitsForTheDevice) {
+  Course course;
+  const NcclWatch watch(course.questions(), kQuick);
   EXPECT_EQ(watch.failure(), "");
-  broken = true;
-  EXPECT_EQ(ended.get_future().get(), "it broke");
+  course.broken = true;
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
   EXPECT_EQ(watch.failure(), "it broke");
+  EXPECT_EQ(course.asked_who, 1);
+}
+
+TEST(NcclWatch, ASaveInFlightMaySettle) {
+  Course course;
+  course.saving = true;
+  course.broken = true;
+  const NcclWatch watch(course.questions(), kQuick);
+  course.await_looks();
+  EXPECT_FALSE(course.has_ended());
+  course.saving = false;
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
+}
+
+TEST(NcclWatch, ASaveThatNeverSettlesHasTheGraceAndNoMore) {
+  Course course;
+  course.saving = true;
+  course.broken = true;
+  NcclWatchOptions options = kQuick;
+  options.patience = 20ms;
+  const NcclWatch watch(course.questions(), options);
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
+}
+
+TEST(NcclWatch, ASignalThatAsksToStopShortensThat) {
+  Course course;
+  course.saving = true;
+  course.broken = true;
+  NcclWatchOptions options = kQuick;
+  options.grace = 20ms;
+  const NcclWatch watch(course.questions(), options);
+  course.await_looks();
+  EXPECT_FALSE(course.has_ended());
+  course.stopped = true;
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
+}
+
+TEST(NcclWatch, TheGraceCountsFromASignalBeforeTheLoss) {
+  Course course;
+  course.saving = true;
+  course.stopped = true;
+  NcclWatchOptions options = kQuick;
+  options.grace = 1ms;
+  std::atomic<int> looks = 0;
+  NcclWatchQuestions questions = course.questions();
+  questions.fault = [&] { return std::string(++looks < 20 ? "" : "it broke"); };
+  const NcclWatch watch(std::move(questions), options);
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
+}
+
+// It evaluates, or reads: the next collective tells it.
+TEST(NcclWatch, ATrainingThreadThatIsBusyElsewhereIsLeftInPeace) {
+  Course course;
+  course.waits = false;
+  course.broken = true;
+  const NcclWatch watch(course.questions(), kQuick);
+  course.await_looks();
+  EXPECT_FALSE(course.has_ended());
+  course.waits = true;
+  EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
 }
 
 TEST(NcclWatch, WaitsForAProgramThatUnwinds) {
-  bool ended = false;
+  Course course;
+  course.broken = true;
   {
-    NcclWatch watch([] { return std::string("it broke"); }, [&](const std::string&) { ended = true; },
-                    kPatient);
+    NcclWatchOptions options = kQuick;
+    options.to_return = options.to_unwind = 10min;
+    NcclWatch watch(course.questions(), options);
     while (watch.failure().empty()) std::this_thread::yield();
+    watch.unwinding("a guard threw");
+    course.await_looks();
   }
-  EXPECT_FALSE(ended);
+  EXPECT_FALSE(course.has_ended());
 }
 
-TEST(NcclWatch, TheFirstFailureCounts) {
-  std::promise<std::string> ended;
-  NcclWatch watch(no_fault, [&](const std::string& failure) { ended.set_value(failure); },
-                  {.look_every = 10min, .patience = 1ms});
-  watch.tell("a partner is lost");
-  watch.tell("so are all others");
-  EXPECT_EQ(ended.get_future().get(), "a partner is lost");
+TEST(NcclWatch, ADestructorThatWaitsForTheDeviceHasAShortTime) {
+  Course course;
+  NcclWatchOptions options = kQuick;
+  options.look_every = 5ms;
+  NcclWatch watch(course.questions(), options);
+  watch.unwinding("a partner is lost");
+  watch.unwinding("so are all others");
+  EXPECT_EQ(course.end.get(), "rank 1 died: a partner is lost");
 }
 
 TEST(NcclWatch, ABackendThatCannotBeAskedHasFailed) {
-  std::promise<std::string> ended;
-  const NcclWatch watch([]() -> std::string { throw std::runtime_error("no answer"); },
-                        [&](const std::string& failure) { ended.set_value(failure); }, kQuick);
-  EXPECT_EQ(ended.get_future().get(), "no answer");
+  Course course;
+  NcclWatchQuestions questions = course.questions();
+  questions.fault = []() -> std::string { throw std::runtime_error("no answer"); };
+  const NcclWatch watch(std::move(questions), kQuick);
+  EXPECT_EQ(course.end.get(), "rank 1 died: no answer");
 }
 
 TEST(NcclWatchDeathTest, TheExitCodeSaysInterrupted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        const NcclWatch watch([] { return std::string("it broke"); },
-                              [](const std::string&) { end_interrupted(); }, kQuick);
+        Course course;
+        course.broken = true;
+        NcclWatchQuestions questions = course.questions();
+        questions.end = [](const std::string&, const std::string&) { end_interrupted(); };
+        const NcclWatch watch(std::move(questions), kQuick);
         std::this_thread::sleep_for(10min);  // as one that waits for the device
       },
-      testing::ExitedWithCode(75),
-      "it broke: if this rank still waits for its GPU in 1 ms, it ends with exit code 75");
+      testing::ExitedWithCode(75), "rank 1 died \\(it broke\\): this rank ends with exit code 75");
 }
 
 TEST(NcclBackend, FaultsInWords) {
@@ -144,6 +242,20 @@ TEST_F(ProcessGroupOnDevice, AFailureIsThrownByTheNextGuardAndNothingAbortedBefo
   }
   EXPECT_EQ(fake_aborts, 1);
   EXPECT_EQ(fake_shutdowns, 0);
+}
+
+// Without a list of its collectives a backend counts as one that holds the training thread.
+TEST(NcclBackend, CollectivesThatHaveNotEnded) {
+  struct Listed final : c10d::Backend, PendingCollectives {
+    Listed() : c10d::Backend(0, 1) {}
+    bool pending() override { return begun; }
+    bool begun = false;
+  } listed;
+  EXPECT_FALSE(collectives_pending(listed));
+  listed.begun = true;
+  EXPECT_TRUE(collectives_pending(listed));
+  FakeNccl unlisted(0, 1);
+  EXPECT_TRUE(collectives_pending(unlisted));
 }
 
 TEST_F(ProcessGroupOnDevice, AnErrorOfTheProgramsOwnAbortsAtTheEnd) {

@@ -37,7 +37,9 @@ void ShareSender::send(Decision& decision, bool last_one) {
     engine_.saves.unsavable().learn_from(error);
   }
   engine_.schedule.want(false);
-  begin_save(decision, engine_.saves.begin(true));
+  const BegunSave save = engine_.saves.begin(true);
+  save->left_to_others();
+  begin_save(decision, save);
 }
 
 void ShareSender::begin_save(Decision& decision, const BegunSave& save) {
@@ -65,6 +67,7 @@ void ShareSender::send_share(Decision& decision, bool last_one) {
     log_error("this rank takes no part in the save of step {}: {}", share.step, kStillWriting);
     group_.shared().decline(share.step, kStillWriting, share.save.number);
     tell_own();
+    save->left_to_others();
     return begin_save(decision, save);
   }
   try {

@@ -1,4 +1,4 @@
-// Differences of c10d between LibTorch 2.7.1 and 2.15 (state/torch_compat.h has the other differences).
+// Differences of c10d between LibTorch 2.10 and 2.15 (state/torch_compat.h has the other differences).
 //
 // The same in all releases: TCPStore's client, ProcessGroupGloo's constructor and createDeviceForHostname,
 // setBackend, broadcast_coalesced, the Logger, rebuild_buckets and initialize_buckets.
@@ -65,9 +65,9 @@ inline constexpr bool kReducerTakes =
                             bool, std::unordered_map<std::size_t, std::string>, std::int64_t, More...>;
 
 // The last arguments of the Reducer's constructor.
-//   2.7.1   ends with the bytes of the first bucket.
-//   later   up to three more: whether to skip buckets of unused parameters (no: ranks may disagree),
-//           a reducer written in Python (no), a list of capacities (none). 2.15 adds more, with defaults.
+//   2.10    whether to skip buckets of unused parameters (no: ranks may disagree), and a reducer written in
+//           Python (no).
+//   later   also a list of capacities (none). 2.15 adds more, with defaults.
 template <class Reducer = c10d::Reducer>
 std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
   std::vector<bool> sparse(given.parameters.size(), false);
@@ -80,12 +80,8 @@ std::shared_ptr<Reducer> make_reducer(ReducerArguments given) {
   using Capacities = std::vector<std::int64_t>;
   if constexpr (kReducerTakes<Reducer, bool, bool, Capacities>) {
     return make(false, false, Capacities{});
-  } else if constexpr (kReducerTakes<Reducer, bool, bool>) {
-    return make(false, false);
-  } else if constexpr (kReducerTakes<Reducer, bool>) {
-    return make(false);
   } else {
-    return make();
+    return make(false, false);
   }
 }
 

@@ -1,7 +1,10 @@
 #include "holdfast/distributed/internal/nccl_backend.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 
 #include "holdfast/base/text.h"
 
@@ -24,11 +27,21 @@ std::atomic<MakeNccl> made_by{nullptr};
 std::atomic<Duration> patience_of_watch{std::chrono::seconds(30)};
 
 #ifdef HOLDFAST_WITH_NCCL
+// c10d's watchdog keeps a list of the collectives whose end it has not seen.
+class ListedNccl final : public c10d::ProcessGroupNCCL, public PendingCollectives {
+ public:
+  using c10d::ProcessGroupNCCL::ProcessGroupNCCL;
+  bool pending() override {
+    const std::lock_guard lock(workMetaListMutex_);
+    return !workMetaList_.empty();
+  }
+};
+
 c10::intrusive_ptr<c10d::Backend> real_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int world_size, Duration timeout) {
   const auto settings = c10d::ProcessGroupNCCL::Options::create();
   settings->timeout = std::chrono::ceil<std::chrono::milliseconds>(timeout);
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world_size, settings);
+  return c10::make_intrusive<ListedNccl>(store, rank, world_size, settings);
 }
 #else
 c10::intrusive_ptr<c10d::Backend> real_nccl(const c10::intrusive_ptr<c10d::Store>&, int, int, Duration) {
@@ -87,6 +100,19 @@ std::string gpu_of([[maybe_unused]] c10::Device device) {
   }
 #endif
   return {};
+}
+
+// LibTorch's own constant is that of its build; LD_PRELOAD may have brought another library.
+int nccl_version() {
+  using Ask = int (*)(int*);
+  const auto ask = reinterpret_cast<Ask>(::dlsym(RTLD_DEFAULT, "ncclGetVersion"));
+  int version = 0;
+  return ask != nullptr && ask(&version) == 0 ? version : 0;
+}
+
+bool collectives_pending(c10d::Backend& nccl) {
+  auto* const known = dynamic_cast<PendingCollectives*>(&nccl);
+  return known == nullptr || known->pending();
 }
 
 std::string fault_of(c10d::Backend& nccl, Duration timeout) {

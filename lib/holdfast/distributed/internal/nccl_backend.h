@@ -24,10 +24,25 @@ void finish_nccl(c10d::Backend& nccl, c10::Device device);
 // "host GPU-8a6d…", as in nvidia-smi -L. Empty for a test's backend.
 std::string gpu_of(c10::Device device);
 
+// Of the NCCL that this process has loaded, as ncclGetVersion() counts: 23007 is 2.30.7. 0: it cannot be
+// asked.
+int nccl_version();
+
 // What c10d's watchdog has noticed, as text. Empty: nothing.
 std::string fault_of(c10d::Backend& nccl, Duration timeout);
 
-// How long a thread may wait for the device after a failure (nccl_watch.h).
+// What a backend of make_nccl() may answer as well. Any thread.
+class PendingCollectives {
+ public:
+  virtual ~PendingCollectives() = default;
+  // A collective has begun and not ended.
+  virtual bool pending() = 0;
+};
+
+// True if the training thread may be waiting for a collective. Any thread.
+bool collectives_pending(c10d::Backend& nccl);
+
+// How long a save may take after a failure (nccl_watch.h).
 Duration nccl_patience() noexcept;
 
 // For tests: replaces make_nccl by a backend for CUDA tensors that needs no GPU. Null restores the real one.

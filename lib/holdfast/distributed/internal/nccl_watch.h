@@ -1,18 +1,19 @@
 // Ends a process whose GPU collectives failed, in order and without wrong numbers in a checkpoint. A thread
-// polls the backend (nccl_backend.h: fault_of()) and logs a fault. Then one of two things happens:
+// polls the backend (nccl_backend.h: fault_of()) and the signs of life. After a fault it names the lost rank,
+// and one of these happens:
 //
-//   the training thread reaches a guard()         GroupError unwinds the program; the group's destructor
-//                                                 aborts NCCL last and ends the watch
-//   it does not within `patience`, or unwinding   end(): rank and remedy on standard error, exit code 75
-//   waits for the device
+//   the training thread reaches a guard()   GroupError unwinds the program; the group's destructor aborts
+//                                           NCCL last and ends the watch
+//   it waits for the device                 end(): rank and remedy on standard error, exit code 75, within
+//                                           two seconds of the verdict unless a save is in flight
 //
-// A save that began before the fault has `patience` to finish. Errors: none are thrown. Threads: a thread of
-// its own calls `fault` and `end`; all members from any thread.
+// Errors: none are thrown. Threads: a thread of its own asks all questions; all members from any thread.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -28,33 +29,53 @@ namespace holdfast { inline namespace v0_2 {
 struct NcclWatchOptions {
   // Time between two polls: the delay until a fault is noticed. A poll is cheap.
   Duration look_every = std::chrono::milliseconds(100);
-  // Time for the training thread to unwind and for a running save to finish.
+  // For a training thread that waits for the device, after the lost rank is named: it may come back.
+  Duration to_return = std::chrono::milliseconds(700);
+  // For a program that unwinds: its destructors may wait for the device.
+  Duration to_unwind = std::chrono::seconds(2);
+  // For a save in flight, and for a training thread that is busy with something else than NCCL.
   Duration patience;
+  // From a signal that asks to stop until the process must have ended. The earlier limit counts.
+  Duration grace = Duration::max();
+};
+
+struct NcclWatchQuestions {
+  std::function<std::string()> fault;  // what is wrong; empty: nothing
+  std::function<std::string()> who;    // the lost rank, in words. May take seconds; the answer is kept
+  std::function<bool()> waits;         // a collective has begun and not ended
+  std::function<bool()> saving;        // a save of this process is in flight
+  std::function<bool()> told_to_stop;  // a signal has asked this process to stop
+  // Gets who() and the failure. Returns only in tests.
+  std::function<void(const std::string& who, const std::string& failure)> end;
 };
 
 class NcclWatch {
  public:
-  // `fault` returns what is wrong, or an empty text. `end` gets the failure; it returns only in tests.
-  NcclWatch(std::function<std::string()> fault, std::function<void(const std::string&)> end,
-            const NcclWatchOptions& options);
+  NcclWatch(NcclWatchQuestions questions, const NcclWatchOptions& options);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  // Another thread has noticed a loss. The first failure counts.
-  void tell(const std::string& failure);
+  // The program unwinds, because a guard has thrown or for a reason of its own. The first failure counts.
+  void unwinding(const std::string& failure);
   std::string failure() const;  // empty: none
 
  private:
   void run();
+  std::string await_failure();
+  bool must_end(SteadyTime now);
 
-  const std::function<std::string()> fault_;
-  const std::function<void(const std::string&)> end_;
+  const NcclWatchQuestions ask_;
   const NcclWatchOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string failure_;
+  std::optional<SteadyTime> unwinding_since_;
   bool over_ = false;
+  // Used by the thread alone.
+  std::optional<SteadyTime> stopped_at_;
+  std::optional<SteadyTime> waiting_since_;
+  SteadyTime failed_at_{};
   std::thread thread_;
 };
 
