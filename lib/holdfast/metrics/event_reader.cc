@@ -19,7 +19,7 @@ constexpr std::size_t kLongestEvent = 64u << 20;  // of an event; a histogram ta
 constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 constexpr int kLengthDelimited = 2;
 
-struct Field {
+struct MessageField {
   int number = 0;
   std::uint64_t integer = 0;    // of a varint
   std::string_view bytes = {};  // of all others
@@ -37,10 +37,10 @@ std::optional<std::uint64_t> take_varint(std::string_view& text) {
 }
 
 // nullopt at the end, and where the text is no message.
-std::optional<Field> take_field(std::string_view& text) {
+std::optional<MessageField> take_message_field(std::string_view& text) {
   const auto key = take_varint(text);
   if (!key) return std::nullopt;
-  Field field{.number = static_cast<int>(*key >> 3 & 0xffff)};
+  MessageField field{.number = static_cast<int>(*key >> 3 & 0xffff)};
   const auto type = static_cast<int>(*key & 7);
   std::optional<std::uint64_t> length = type == 1 ? 8 : type == 5 ? 4 : 0;
   if (type == 0 || type == kLengthDelimited) length = take_varint(text);
@@ -56,9 +56,9 @@ std::optional<Field> take_field(std::string_view& text) {
 }
 
 void add_tags(std::string_view summary, Tags& tags) {
-  while (const auto value = take_field(summary)) {
+  while (const auto value = take_message_field(summary)) {
     std::string_view parts = value->bytes;
-    while (const auto part = take_field(parts)) {
+    while (const auto part = take_message_field(parts)) {
       if (part->number == event_fields::kTag) tags.emplace(part->bytes);
     }
   }
@@ -74,14 +74,14 @@ void add_event(std::string_view event, std::int64_t step, Shown& shown) {
   std::int64_t at = 0;  // protobuf leaves out a zero
   bool starts = false;
   Tags tags;
-  while (const auto field = take_field(event)) {
+  while (const auto field = take_message_field(event)) {
     std::string_view inner = field->bytes;
     if (field->number == event_fields::kStep) {
       at = static_cast<std::int64_t>(field->integer);
     } else if (field->number == event_fields::kSummary) {
       add_tags(inner, tags);
     } else if (field->number == event_fields::kSessionLog) {
-      const auto status = take_field(inner);
+      const auto status = take_message_field(inner);
       starts = status && status->number == event_fields::kStatus && status->integer == event_fields::kStart;
     }
   }

@@ -125,7 +125,7 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
 }
 
 OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules) {
-  OptimizerInventory inventory{.parameters = group_names(modules), .slots = {}};
+  OptimizerInventory inventory{.parameters = group_names(modules), .slots = {}, .misfits = {}};
   auto& groups = optimizer_->param_groups();
   for (const auto& group : groups) {
     if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr char kFour[] = "step-000000000004-a0001.h5";
-constexpr char kElsewhere[] = "/vol/other/kept.h5";
+constexpr char kOutside[] = "/vol/other/kept.h5";
 
 class ResumeFrom : public testing::Test {
  protected:
@@ -67,10 +67,10 @@ TEST_F(ResumeFrom, ByTheFilesPath) {
 
 TEST_F(ResumeFrom, ByAFileElsewhereThatIsDeletedMeanwhile) {
   volume.disk.open_directory("/vol/other", true);
-  volume.disk.put(kElsewhere, volume.disk.get(volume.path(kFour)));
-  lives(from(kElsewhere), 4, 2);
+  volume.disk.put(kOutside, volume.disk.get(volume.path(kFour)));
+  lives(from(kOutside), 4, 2);
   volume.disk.open_directory("/vol/other", false)->unlink("kept.h5");
-  Attempt next(from(kElsewhere));
+  Attempt next(from(kOutside));
   EXPECT_EQ(next.resumed.step, 8);
   next.train_to(12);
   EXPECT_EQ(next.state(), state_after(12));

@@ -232,7 +232,7 @@ TEST_F(SharedGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
 
 TEST_F(SharedGpus, NewNcclAllowsThemIfAllRanksAskForIt) {
   const RankGpu asks{"a GPU-1", true, 23000}, silent{"a GPU-1", false, 23007};
-  const test::CapturedLog log;
+  test::CapturedLog log;
   EXPECT_THAT(answers_to("all/", {asks, asks}), testing::Each(""));
   EXPECT_THAT(log.text(), HasSubstr("ranks 0 and 1 share one GPU (a GPU-1), as NCCL_MULTI_RANK_GPU_ENABLE=1 "
                                     "allows: this is for tests, and slow"));

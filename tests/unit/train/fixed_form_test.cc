@@ -434,7 +434,9 @@ TEST(FirstBoundary, NamesThatClashAreRefusedAsSoonAsTheyAreWritten) {
       program->step(clash);
     });
     EXPECT_THAT(text, AllOf(HasSubstr("notebook/margin"), HasSubstr("cannot be stored"))) << step;
-    if (program) EXPECT_EQ(program->checkpointer->finish(), 64) << step;
+    if (program) {
+      EXPECT_EQ(program->checkpointer->finish(), 64) << step;
+    }
   }
 }
 

@@ -244,7 +244,7 @@ TEST_F(LateLoop, AGroupJoinsForAWhile) {
     });
     update([&] {
       optimizer_->step();
-      optimizer_->param_groups().resize(1);  // no start would make it
+      optimizer_->param_groups().pop_back();  // no start would make it
     });
   }
   EXPECT_EQ(finish(), 5);

@@ -26,9 +26,9 @@ struct StartedRun {
   std::optional<double> loss = {};
   Metrics metrics = {};
   Receipt receipt = {};
-  std::shared_ptr<Arena> image = {};  // held the state; memory for the next save
-  std::shared_ptr<const void> form;   // SnapshotSource::fix_form(), until the run ends
-  SteadyTime began{};                 // after the wait for the volume
+  std::shared_ptr<Arena> image = {};      // held the state; memory for the next save
+  std::shared_ptr<const void> form = {};  // SnapshotSource::fix_form(), until the run ends
+  SteadyTime began{};                     // after the wait for the volume
 };
 
 }}}  // namespace holdfast::v0_2::internal
