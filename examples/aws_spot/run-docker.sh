@@ -4,7 +4,8 @@
 #
 # --init is not needed: `holdfast supervise` collects the orphans of its container and passes signals on.
 # --network host: the metadata service, which announces the interruption, is two hops away over a bridge.
-# --stop-timeout: so long Docker waits after SIGTERM; the trainer's last commit must fit.
+# --stop-timeout: so long Docker waits after SIGTERM; the last commit and its way home must fit. The run may use all of it
+# but 5 s. The unit's TimeoutStopSec is longer.
 # Nothing here tells the group that the run is complete: hf-ended does, on the machine.
 set -euo pipefail
 run_dir=${1:?run-docker.sh RUN_DIR [OPTION…] -- COMMAND…}
@@ -22,8 +23,10 @@ more=()
 # rclone reads its remote from these.
 for variable in "${!RCLONE_CONFIG@}"; do more+=(-e "$variable"); done
 name=holdfast-$(basename "$run_dir")
+grace=100
 docker rm -f "$name" >/dev/null 2>&1 || true
-exec docker run --rm --name "$name" "${gpus[@]}" --network host --stop-timeout 100 --shm-size 8g \
+exec docker run --rm --name "$name" "${gpus[@]}" --network host --stop-timeout $grace --shm-size 8g \
   -v "${HF_MOUNT:-/mnt/holdfast}:/mnt/holdfast" -e "HOLDFAST_RUN_DIR=$run_dir" \
   -v /run/holdfast:/run/holdfast:ro -e HOLDFAST_NOTICE_FILE=/run/holdfast/notice \
+  -e HOLDFAST_TERM_GRACE=$((grace - 5))s \
   "${more[@]}" "$HF_IMAGE" supervise --directory "$run_dir" "${supervise[@]}" "$@"

@@ -145,6 +145,16 @@ class FakeCloud:
         self.registers[name] = value
         return True
 
+    def put(self, name: str, value: str) -> None:
+        self.registers[name] = value
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        if snapshot_id not in self.all_snapshots:
+            raise CloudError("InvalidSnapshot.NotFound", snapshot_id)
+        if aws.LEAD_TAG not in self.all_snapshots[snapshot_id].tags:
+            raise CloudError("UnauthorizedOperation", "the policy")
+        del self.all_snapshots[snapshot_id]
+
     def volume(self, volume_id: str) -> Volume | None:
         return self._told(self._visible(volume_id))
 

@@ -48,6 +48,8 @@ class Rights:
             return [Call(action, [self._group(params)])]
         if action in ("ec2:AttachVolume", "ec2:DetachVolume"):
             return [Call(action, [self._thing(params["VolumeId"]), self._thing(params["InstanceId"])])]
+        if action == "ec2:DeleteSnapshot":
+            return [Call(action, [self._thing(params["SnapshotId"])])]
         if action == "ec2:CreateTags":
             tags = {tag["Key"]: tag["Value"] for tag in params["Tags"]}
             return [Call(action, [self._thing(name) for name in params["Resources"]], tags)]

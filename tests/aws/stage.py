@@ -13,8 +13,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,19 @@ PATIENCE = 120.0  # real seconds
 # `hf` as the machine's scripts call it: asks the test, which has the double of AWS, and waits for the exit code.
 HF = """#!/bin/bash
 ask=$(mktemp {asked}/XXXXXXXX)
-printf '%s\\n' "${{HOLDFAST_HOOK:-}}" "${{HOLDFAST_EXIT_CODE:-}}" "$@" >"$ask"
+printf '%s\\n' "$@" >"$ask"
 mv "$ask" "$ask.ask"
 until [[ -e $ask.answer ]]; do sleep 0.05; done
 exit "$(<"$ask.answer")"
+"""
+
+# systemd, for what follows the trainer's end: it starts a unit, or says whether a job stops this one.
+SYSTEMCTL = """#!/bin/bash
+case "$*" in
+  "start --no-block hf-finish.service") exec {root}/home/hf finish --exit-code 0 ;;
+  "start --no-block hf-park.service") exec {root}/home/hf park ;;
+  "show -P Job holdfast.service") cat {root}/job ;;
+esac
 """
 
 
@@ -64,11 +72,12 @@ class Stage:
         self.attempts: list[int] = []  # the first of each life
         self.hooks: list[str] = []
         self.rights = Rights(kernel.aws, RUN)
-        for folder in ("home", "etc", "asked", "runtime"):
+        for folder in ("home", "etc", "asked", "runtime", "bin"):
             (root / folder).mkdir()
-        hf = root / "home" / "hf"
-        hf.write_text(HF.format(asked=root / "asked"))
-        hf.chmod(0o755)
+        for program, text in (("home/hf", HF), ("bin/systemctl", SYSTEMCTL)):
+            (root / program).write_text(text.format(asked=root / "asked", root=root))
+            (root / program).chmod(0o755)
+        (root / "job").touch()
 
     # The user.
 
@@ -157,7 +166,7 @@ class Stage:
 
     def _environment(self) -> dict[str, str]:
         return {
-            "PATH": f"{BIN}:/usr/bin:/bin",
+            "PATH": f"{self.root / 'bin'}:{BIN}:/usr/bin:/bin",
             "HF_HOME": str(self.root / "home"),
             "HF_ETC": str(self.root / "etc"),
             "HF_MOUNT": str(self.mount),
@@ -196,7 +205,7 @@ class Stage:
         code = self.trainer.returncode
         self._remember()
         after = subprocess.Popen(
-            [str(self.scripts / "hf-ended")],
+            [str(self.scripts / "hf-ended"), "holdfast.service"],
             env={**self._environment(), "EXIT_CODE": "exited", "EXIT_STATUS": str(code)},
         )
         while after.poll() is None:
@@ -208,18 +217,22 @@ class Stage:
     def systemctl(self, command: Sequence[str], limit: float = 0) -> Done:
         if list(command) == ["systemctl", "stop", "holdfast.service"]:
             assert self.trainer is not None
+            (self.root / "job").write_text("17\n")
             self.trainer.send_signal(signal.SIGTERM)  # KillMode=mixed: to the supervisor alone
-            return Done(0, f"ended with {self.ends()}")
+            ended = Done(0, f"ended with {self.ends()}")
+            (self.root / "job").write_text("")
+            return ended
+        if list(command)[:2] == ["systemctl", "show"]:
+            return Done(0, "ActiveState=inactive")
         assert list(command) == ["systemctl", "stop", "holdfast-volume.service"], command
         return Done(self.hf(self.place, "down"), "")
 
     def _answer(self) -> None:
         for ask in (self.root / "asked").glob("*.ask"):
-            hook, code, *words = ask.read_text().splitlines()
+            words = ask.read_text().splitlines()
             ask.unlink()
-            self.hooks.append(f"{hook or 'after'}: {' '.join(words)}")
-            with environment(HOLDFAST_HOOK=hook, HOLDFAST_EXIT_CODE=code):
-                answer = self.hf(*words)
+            self.hooks.append(" ".join(words))
+            answer = self.hf(*words)
             new = ask.with_suffix(".new")
             new.write_text(f"{answer}\n")
             new.rename(ask.with_suffix(".answer"))
@@ -292,17 +305,3 @@ class Stage:
             if self.trainer is not None:
                 self.trainer.wait()
             time.sleep(0.01)
-
-
-@contextmanager
-def environment(**values: str) -> Iterator[None]:
-    kept = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -80,7 +80,9 @@ def test_line_of_a_run_that_has_not_begun(tmp_path: Path) -> None:
 def send(cloud: Registers, run_dir: Path, booted: float, mark: Path, on_volume: Path | None = None) -> int:
     kept: Any = cloud
     volume = on_volume or run_dir
-    return beacon(lambda: kept, Clock(), "r1", [run_dir], [volume], lambda text: None, booted, mark)
+    return beacon(
+        lambda: kept, Clock(), "r1", [run_dir], [volume], lambda text: None, booted, lambda: "i-9", mark
+    )  # fmt: skip
 
 
 def committed() -> Registers:
@@ -106,6 +108,28 @@ def test_no_proof_without_a_checkpoint(tmp_path: Path) -> None:
     cloud = committed()
     send(cloud, tmp_path / "run", NOW - 100, tmp_path / "proved")
     assert f"{PATH}/gen/2/proved" not in cloud.known
+
+
+def given_up(*words: str) -> Registers:
+    return Registers({f"{PATH}/given-up/{number}": word for number, word in enumerate(words, 1)})
+
+
+def test_a_machine_that_commits_ends_the_row_of_those_that_were_given_up(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    cloud = given_up("i-1", "i-2")
+    send(cloud, run_dir, NOW - 10, tmp_path / "proved")
+    assert f"{PATH}/given-up/3" not in cloud.known
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved")
+    assert cloud.known[f"{PATH}/given-up/3"] == "trains:i-9"
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved")
+    assert len(cloud.known) == 3
+
+
+def test_a_row_that_has_ended_is_left_alone(run_dir: Path, tmp_path: Path) -> None:
+    cloud = given_up("i-1", "up")
+    send(cloud, run_dir, NOW - 100, tmp_path / "proved")
+    assert len(cloud.known) == 2
 
 
 # Two tiers

@@ -11,8 +11,9 @@ import pytest
 from account_lab import Lab
 
 from holdfast_aws import checks, launch, look, rehearse, steer, tidy
-from holdfast_aws.account import CommandError
+from holdfast_aws.account import Account, CommandError
 from holdfast_aws.cli import main
+from holdfast_aws.registers import parse
 
 
 @pytest.fixture
@@ -67,6 +68,80 @@ def test_up_where_nothing_offers_the_machines_creates_nothing(lab: Lab) -> None:
     with pytest.raises(CommandError, match="no default subnet"):
         launch.up(lab.account, lab.plan(types=("x99.large",)))
     assert lab.calls == []
+
+
+# A parked machine
+
+
+def parked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Account, list[str]]:
+    """A run with one, the account, and the machines that are replaced: moto cannot."""
+    launch.up(lab.account, lab.plan())
+    name = lab.another().machines("r1")[0]["InstanceId"]
+    register(lab, f"parked/{name}/since", "2026-11-27T00:00:00+00:00")
+    lab.calls.clear()
+    again, replaced = lab.another(), []
+    real = again.change
+
+    def change(what: str, service: str, call: str, **arguments: Any) -> Any:
+        if call != "terminate_instance_in_auto_scaling_group":
+            return real(what, service, call, **arguments)
+        assert arguments["ShouldDecrementDesiredCapacity"] is False
+        return replaced.append(arguments["InstanceId"])
+
+    monkeypatch.setattr(again, "change", change)
+    return name, again, replaced
+
+
+def test_up_replaces_a_parked_machine(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, again, replaced = parked(lab, monkeypatch)
+    launch.up(again, lab.plan())
+    assert replaced == [name]
+    assert lab.another().parameters("/holdfast/r1")[f"/holdfast/r1/parked/{name}/outcome"] == "up"
+    assert group(lab)["DesiredCapacity"] == 1
+
+
+def test_up_and_the_parked_machine_decide_by_one_register(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine was first: its end comes, and then `up` asks for another."""
+    name, again, replaced = parked(lab, monkeypatch)
+    register(lab, f"parked/{name}/outcome", "end")
+
+    def sleep(_: float) -> None:
+        lab.client("autoscaling").set_desired_capacity(
+            AutoScalingGroupName="holdfast-r1-spot", DesiredCapacity=0
+        )
+
+    again.sleep = sleep
+    launch.up(again, lab.plan())
+    assert replaced == []
+    assert group(lab)["DesiredCapacity"] == 1
+
+
+def test_up_says_when_the_parked_machine_does_not_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, again, _ = parked(lab, monkeypatch)
+    register(lab, f"parked/{name}/outcome", "end")
+    with pytest.raises(CommandError, match="has not ended the run yet") as refusal:
+        launch.up(again, lab.plan())
+    assert refusal.value.code == 75
+
+
+def test_status_shows_a_parked_machine(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, again, _ = parked(lab, monkeypatch)
+    answer = look.status(lab.another(), "r1")
+    assert answer.code == 78
+    assert any(line.startswith(f"  parked    {name} waits for a person") for line in answer.lines)
+    launch.up(again, lab.plan())
+    assert look.status(lab.another(), "r1").data["parked"] == []
+
+
+def test_up_forgets_the_machines_that_were_given_up(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan())
+    assert not [name for name in lab.another().parameters("/holdfast/r1") if "given-up" in name]
+    register(lab, "given-up/1", "i-1")
+    register(lab, "given-up/2", "i-2")
+    launch.up(lab.another(), lab.plan())
+    found = parse("r1", lab.another().parameters("/holdfast/r1"))
+    assert found.given_up == {1: "i-1", 2: "i-2", 3: "up"}
+    assert found.given_up_in_a_row == ()
 
 
 def test_stop_keeps_alarms_away_first(lab: Lab) -> None:
@@ -170,10 +245,23 @@ def test_down_keeps_the_data(lab: Lab) -> None:
     assert not {"DeleteVolume", "DeleteSnapshot", "DeleteParameter"} & set(lab.calls)
 
 
+def test_the_stack_of_another_run_is_left_alone(lab: Lab) -> None:
+    launch.up(lab.account, lab.plan(run="a_b"))
+    lab.calls.clear()
+    for command in (
+        lambda: tidy.down(lab.another(), "a-b"),
+        lambda: launch.up(lab.another(), lab.plan(run="a-b")),
+    ):
+        with pytest.raises(CommandError, match="is that of the run a_b"):
+            command()
+    assert lab.calls == []
+
+
 def test_down_deletes_data_only_for_the_name_twice(lab: Lab) -> None:
     launch.up(lab.account, lab.plan())
-    make_volume(lab, 1)
+    volume = make_volume(lab, 1)
     register(lab, "gen/1/claim", "i-1")
+    register(lab, "gen/1/outcome", f"commit:{volume}:us-east-1a")
     with pytest.raises(CommandError, match="repeat the run's name") as refusal:
         tidy.down(lab.another(), "r1", "r2")
     assert refusal.value.code == 64
@@ -234,6 +322,28 @@ def test_status_of_a_silent_machine_is_no_success(lab: Lab, monkeypatch: pytest.
     launch.up(lab.account, lab.plan())
     monkeypatch.setattr(look, "console", lambda account, instance: "")
     assert look.status(lab.another(), "r1").code == 75
+
+
+def test_status_counts_what_lies_in_ebs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datetime import datetime, timezone
+
+    since = datetime.fromtimestamp(lab.clock[0] - 73 * 3600, timezone.utc)  # a tenth of a month
+    volume = {"Size": 100, "Iops": 3000, "Throughput": 125, "CreateTime": since}
+    snapshots = [
+        {"VolumeSize": 100, "StartTime": since},
+        {"VolumeSize": 100, "FullSnapshotSizeInBytes": 20 << 30, "StartTime": since},
+    ]
+    assert look.kept(lab.another(), [volume], snapshots) == {
+        "volumes": 1,
+        "snapshots": 2,
+        "usd_so_far": 1.4,
+        "usd_a_month": 14.0,
+    }
+    launch.up(lab.account, lab.plan())
+    assert not any("snapshot(s)" in line for line in look.status(lab.another(), "r1").lines)
+    make_volume(lab, 1)
+    (line,) = (line for line in look.status(lab.another(), "r1").lines if "snapshot(s)" in line)
+    assert "1 volume(s), 0 snapshot(s): at most about $" in line
 
 
 def test_status_counts_money(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

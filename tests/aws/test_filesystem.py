@@ -5,6 +5,7 @@ The kit page's scenario 21: a blank device gets a file system once, anything els
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
@@ -14,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_aws import filesystem
+from holdfast_aws import filesystem, lease
 from holdfast_aws.commands import Done, run
 from holdfast_aws.linux_host import LinuxHost
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import StopError
+from holdfast_aws.world import Mounted
 
 SIZE = 64 << 20
 
@@ -191,6 +193,31 @@ def test_a_life_on_a_loop_device(tmp_path: Path, loop: str) -> None:
         assert LinuxHost(settings, "i-2", runner).lease() is not None
     finally:
         host.unmount()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "full. Grow it"),
+        (errno.EDQUOT, "full. Grow it"),
+        (errno.EROFS, "fsck"),
+        (errno.EIO, "fsck"),
+    ],
+)
+def test_a_volume_that_cannot_be_written_is_for_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    host = LinuxHost(Settings("r1", mount=tmp_path), "i-1")
+    monkeypatch.setattr(lease, "take", broken)
+    monkeypatch.setattr(lease, "drop", broken)
+    with pytest.raises(StopError, match=remedy) as stop:
+        host.take_lease()
+    assert stop.value.code == 78
+    monkeypatch.setattr(host, "mounted", lambda: Mounted("/dev/x", False))
+    host.drop_lease()  # it is given back all the same
 
 
 def test_verify_judges_the_newest_checkpoint(tmp_path: Path) -> None:

@@ -50,8 +50,11 @@ def cloud_with_two_groups() -> FakeCloud:
 def test_one_cell_of_the_matrix_ends_the_run(tmp_path: Path, state: str, code: int | None) -> None:
     cloud = cloud_with_two_groups()
     directory = run_directory(tmp_path / "run", STATES[state])
-    assert finish(cloud, cloud.clock, RUN, [directory], code, lambda _: None) == 0
     ended = state == "complete" and code == 0
+    # 0 without an end: nothing trains here any more, and somebody must know.
+    assert finish(cloud, cloud.clock, RUN, [directory], code, lambda _: None) == (
+        78 if code == 0 and not ended else 0
+    )
     assert cloud.capacity == {
         f"{RUN}-spot": 0 if ended else 1,
         f"{RUN}-on-demand": 0 if ended else 1,
@@ -65,8 +68,25 @@ def test_all_slices_must_be_complete(tmp_path: Path) -> None:
         run_directory(tmp_path / "run-0", STATES["complete"]),
         run_directory(tmp_path / "run-1", STATES["running"]),
     ]
-    finish(cloud, cloud.clock, RUN, directories, 0, lambda _: None)
+    assert (
+        finish(cloud, cloud.clock, RUN, directories, 0, lambda _: None, busy=lambda: ["holdfast@1.service"])
+        == 0
+    )
     assert cloud.capacity[f"{RUN}-spot"] == 1
+
+
+def test_a_state_that_another_node_writes_late_is_waited_for(tmp_path: Path) -> None:
+    cloud = cloud_with_two_groups()
+    directory = run_directory(tmp_path / "run", STATES["running"])
+
+    def look() -> list[str]:
+        if cloud.clock.now() > begin + 100:
+            (directory / "attempts" / "1.state.json").write_text(str(STATES["complete"]))
+        return []
+
+    begin = cloud.clock.now()
+    assert finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None, busy=look) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == 0
 
 
 def test_an_older_attempt_cannot_declare_the_run_complete(tmp_path: Path) -> None:
@@ -151,13 +171,59 @@ def test_an_answer_that_is_not_read_back_is_not_believed(
     assert finish(cloud, cloud.clock, RUN, [directory], 0, lambda _: None) == 75
 
 
+ME = "i-0abc"
+SINCE, OUTCOME = f"/holdfast/{RUN}/parked/{ME}/since", f"/holdfast/{RUN}/parked/{ME}/outcome"
+
+
 def test_parking_waits_and_keeps_all() -> None:
     cloud = cloud_with_two_groups()
     begin = cloud.clock.now()
-    assert park(cloud, cloud.clock, RUN, say=lambda _: None) == 0
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
     assert cloud.clock.now() - begin == 1800
     assert cloud.metrics == ["needs_human"]
     assert cloud.capacity[f"{RUN}-spot"] == 0
+    assert cloud.capacity[f"{RUN}-on-demand"] == 1, "a machine of another kind may train"
+    assert cloud.registers[SINCE].startswith("2023-11-14T")
+    assert cloud.registers[OUTCOME] == "end"
+
+
+@pytest.mark.parametrize("when", [0, 900], ids=["before it waits", "while it waits"])
+def test_what_trains_again_or_leaves_is_not_parked(when: float) -> None:
+    cloud = cloud_with_two_groups()
+    begin = cloud.clock.now()
+
+    def trains() -> str:
+        return "holdfast.service trains" if cloud.clock.now() >= begin + when else ""
+
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None, why_not=trains) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == 1
+    assert cloud.metrics == (["needs_human"] if when else [])
+    assert OUTCOME not in cloud.registers
+
+
+def test_a_parked_machine_that_up_replaces_ends_nothing() -> None:
+    cloud = cloud_with_two_groups()
+    cloud.registers[OUTCOME] = "up"
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == 1
+
+
+def test_parking_that_was_killed_at_its_end_ends_the_run() -> None:
+    cloud = cloud_with_two_groups()
+    cloud.registers[OUTCOME] = "end"
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == 0
+
+
+def test_parking_without_registers_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = cloud_with_two_groups()
+
+    def refuses(*_: str) -> bool:
+        raise CloudError("Timeout")
+
+    monkeypatch.setattr(cloud, "put_once", refuses)
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 75
+    assert cloud.capacity[f"{RUN}-spot"] == 1
 
 
 def test_the_real_calls_end_both_groups_and_only_them(tmp_path: Path) -> None:
@@ -210,7 +276,7 @@ def test_the_last_checkpoint_must_be_home(tmp_path: Path, home: tuple[int, int] 
     (directory / "step-000000000009-a0001.h5").touch()
     if home:
         tell_home(directory, *home)
-    assert finish(cloud, cloud.clock, RUN, [directory], 0, said.append, two_tiers=True) == 0
+    assert finish(cloud, cloud.clock, RUN, [directory], 0, said.append, two_tiers=True) == (0 if ends else 78)
     assert cloud.capacity[f"{RUN}-spot"] == (0 if ends else 1)
     assert ends or "is not home" in said[0]
 

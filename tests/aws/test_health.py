@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from virtual import VirtualClock
 
 from holdfast_aws import lease
 from holdfast_aws.cloud import HOOK
-from holdfast_aws.commands import Done
+from holdfast_aws.commands import Done, run
 from holdfast_aws.health import Evidence, Health, trouble_of
+from holdfast_aws.linux_host import LinuxHost
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import StopError
 from holdfast_aws.worker import Progress, progress_of, read_progress
@@ -256,9 +258,58 @@ def test_a_volume_that_takes_no_writes_is_trouble(tmp_path: Path, monkeypatch: p
     def broken(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(lease, "take", broken)
+    monkeypatch.setattr(lease, "renew", broken)
     box.tick()
     assert box.restarts() == 1
+
+
+def test_a_full_volume_is_no_trouble_of_the_machine(tmp_path: Path) -> None:
+    """A small tmpfs stands for it."""
+    box = Box(tmp_path)
+    mount = box.settings.mount
+    done = run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount)], 30)
+    if done.code != 0:
+        pytest.skip(f"nothing can be mounted here: {done.out}")
+    try:
+        lease.take(mount, box.instance, "boot")
+        (mount / "run").mkdir()
+        with contextlib.suppress(OSError), (mount / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        with pytest.raises(OSError, match="No space left"):
+            lease.take(mount, box.instance, "boot")
+        assert box.tick() == 0
+        assert box.restarts() == 0
+        with pytest.raises(StopError, match="the volume is full") as stop:
+            LinuxHost(box.settings, box.instance).take_lease()
+        assert stop.value.code == 78
+    finally:
+        run(["umount", str(mount)], 30)
+
+
+def test_the_third_machine_in_a_row_that_hangs_is_parked(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    box.cloud.registers = {"/holdfast/r1/given-up/1": "i-1", "/holdfast/r1/given-up/2": "i-2"}
+    box.trains(standing=700)
+    box.tick()
+    box.clock.sleep(1800)
+    box.trains(standing=700)
+    assert box.tick() == 0
+    assert box.cloud.instances[box.instance].health == "Healthy"
+    assert box.ran[-2:] == ["systemctl stop holdfast.service", "systemctl start --no-block hf-park.service"]
+    assert box.cloud.registers["/holdfast/r1/given-up/3"] == box.instance
+
+
+def test_machines_that_were_given_up_before_one_trained_do_not_count(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    for number, word in enumerate(("i-1", "i-2", "trains:i-3"), 1):
+        box.cloud.registers[f"/holdfast/r1/given-up/{number}"] = word
+    box.trains(standing=700)
+    box.tick()
+    box.clock.sleep(1800)
+    box.trains(standing=700)
+    box.tick()
+    assert box.cloud.instances[box.instance].health == "Unhealthy"
 
 
 def test_the_lease_stays_young(tmp_path: Path) -> None:

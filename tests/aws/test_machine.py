@@ -35,8 +35,6 @@ def environment(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "HF_DEV_ROOT": str(tmp_path),
     }.items():
         monkeypatch.setenv(name, value)
-    for name in ("HOLDFAST_HOOK", "HOLDFAST_EXIT_CODE", "EXIT_STATUS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def launch(service: Service) -> str:  # noqa: F811
@@ -60,42 +58,55 @@ def test_finish_of_a_run_that_is_not_at_its_end(aws: StrictAws) -> None:
     assert not aws.log
 
 
-def test_the_exit_code_comes_from_whoever_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_is_said() -> None:
     assert machine._exit_code(["finish", "--exit-code", "0"]) == 0
     assert machine._exit_code(["finish"]) is None
-    monkeypatch.setenv("EXIT_STATUS", "TERM")
-    assert machine._exit_code(["finish"]) is None
-    monkeypatch.setenv("EXIT_STATUS", "75")
-    assert machine._exit_code(["finish"]) == 75
-    monkeypatch.setenv("HOLDFAST_EXIT_CODE", "0")
-    assert machine._exit_code(["finish"]) == 0
-
-
-def test_a_hook_of_the_supervisor_leaves_the_waiting_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[list[str]] = []
-
-    def runner(command: list[str], _: float) -> Done:
-        ran.append(command)
-        return Done(0, "")
-
-    monkeypatch.setattr(machine, "run", runner)
-    monkeypatch.setenv("HOLDFAST_HOOK", "on-give-up")
-    assert machine.main(["park"]) == 0
-    assert ran == [["systemctl", "start", "--no-block", "hf-park.service"]]
-
-
-def test_a_superseded_run_is_not_parked(aws: StrictAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "run", lambda *_: pytest.fail("it parks"))
-    monkeypatch.setenv("HOLDFAST_HOOK", "on-give-up")
-    monkeypatch.setenv("HOLDFAST_EXIT_CODE", "76")
-    assert machine.main(["park"]) == 0
-    assert not aws.log
+    assert machine._exit_code(["finish", "--exit-code", "TERM"]) is None
 
 
 def test_sick_reports_this_instance(aws: StrictAws, service: Service) -> None:  # noqa: F811
     service.answers["instance-id"] = "i-0123456789abcdef0"
     assert machine.main(["sick"]) == 75  # moto knows no such member
     assert "SetInstanceHealth" in aws.log
+
+
+def test_the_third_sick_machine_in_a_row_is_parked(
+    aws: StrictAws,
+    service: Service,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran: list[str] = []
+
+    def runner(command: list[str], _: float) -> Done:
+        ran.append(" ".join(command))
+        return Done(0, "")
+
+    monkeypatch.setattr(machine, "run", runner)
+    for number, calls in (
+        ("1", 1),
+        ("1", 2),
+        ("2", 3),
+        ("3", 3),
+    ):  # the first is tried twice: AWS did not answer
+        service.answers["instance-id"] = f"i-{number * 17}"
+        machine.main(["sick"])
+        assert aws.log.count("SetInstanceHealth") == calls
+    assert ran == ["systemctl stop holdfast.service", "systemctl start --no-block hf-park.service"]
+    assert "3 machines in a row" in capsys.readouterr().err
+
+
+def test_each_node_may_be_sick_as_often(
+    aws: StrictAws,
+    service: Service,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "run", lambda *_: pytest.fail("it parks"))
+    monkeypatch.setenv("HF_NODES", "2")
+    for number in "12345":
+        service.answers["instance-id"] = f"i-{number * 17}"
+        machine.main(["sick"])
+    assert aws.log.count("SetInstanceHealth") == 5
 
 
 def test_lead_snapshot_without_a_volume(aws: StrictAws, service: Service) -> None:  # noqa: F811

@@ -221,8 +221,8 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
     ),
     "proves the volume by the machine's own drive": (
         "beacon.py",
-        "for each in on_volume if",
-        "for each in directories if",
+        "        (on_volume, mark, prove),\n",
+        "        (directories, mark, prove),\n",
         lambda load, folder: load(
             "test_beacon"
         ).test_a_checkpoint_on_the_machines_own_drive_proves_nothing_of_the_volume(
@@ -303,6 +303,80 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
         "        if True:\n",
         with_folder("test_health", "test_a_stall_restarts_and_a_second_one_within_the_hour_is_unhealthy"),
     ),
+    "keeps every snapshot ahead of time": (
+        "lead_snapshot.py",
+        "    return [s.id for s in ours if s.started < complete]\n",
+        "    return []\n",
+        case_of("test_lead_snapshot", "test_a_day_leaves_two_and_not_one_each_hour"),
+    ),
+    "retains by the tag": (
+        "lead_snapshot.py",
+        "s.id in leads and LEAD_TAG in s.tags",
+        "LEAD_TAG in s.tags",
+        case_of("test_lead_snapshot", "test_what_the_list_does_not_name_or_another_service_made_stays"),
+    ),
+    "takes a backup of AWS for its own": (
+        "cloud.py",
+        '    return any(key.startswith("aws:") for key in tags)\n',
+        "    return False\n",
+        case_of(
+            "test_gc", "test_backups_of_other_services_stay_although_they_have_our_tags", ["aws:backup:x"]
+        ),
+    ),
+    "collects what only tags call its own": (
+        "tidy.py",
+        "        elif name not in book.made and name not in book.leads:\n",
+        "        elif False:\n",
+        case_of("test_gc", "test_what_the_registers_do_not_name_stays"),
+    ),
+    "does not write down what a move makes": (
+        "executor.py",
+        '        self._of_move(lambda: self._registers.mark_made(action.generation, "copy", name), "the registers")\n',
+        "",
+        volume("test_a_move_writes_down_what_it_makes"),
+    ),
+    "parks a machine that trains again": (
+        "finish.py",
+        """    clock.sleep(stay)
+    reason = why_not()
+""",
+        """    clock.sleep(stay)
+    reason = ""
+""",
+        case_of("test_finish", "test_what_trains_again_or_leaves_is_not_parked", 900),
+    ),
+    "ends a run that up has just taken over": (
+        "registers.py",
+        "        return self.read().parked.get(instance) != UP\n",
+        "        return True\n",
+        case_of("test_finish", "test_a_parked_machine_that_up_replaces_ends_nothing"),
+    ),
+    "takes 0 for an end": (
+        "finish.py",
+        "    return HUMAN\n",
+        "    return OK\n",
+        with_folder("test_finish", "test_one_cell_of_the_matrix_ends_the_run", "running", 0),
+    ),
+    "buys machines without end": (
+        "health.py",
+        "    if row < IN_A_ROW * settings.nodes:\n",
+        "    if True:\n",
+        with_folder("test_health", "test_the_third_machine_in_a_row_that_hangs_is_parked"),
+    ),
+    "never forgets a machine that was given up": (
+        "registers.py",
+        '            row = [*row, word] if word.startswith("i-") else []\n',
+        "            row = [*row, word]\n",
+        with_folder("test_health", "test_machines_that_were_given_up_before_one_trained_do_not_count"),
+    ),
+    "ends with an exception on a disk that fails": (
+        "executor.py",
+        "        except OSError as error:",
+        "        except ZeroDivisionError as error:",
+        lambda load, _: load("test_volume").test_a_device_that_cannot_be_read_is_for_a_person(
+            pytest.MonkeyPatch()
+        ),
+    ),
     "takes an evaluation for a stall": (
         "worker.py",
         'if "phase" in line or up - told > GAP:',
@@ -325,7 +399,7 @@ def test_planted_bug_is_caught(name: str, tmp_path: Path) -> None:
             return
         except Exception as error:
             # Classes of the copy are not those of this process: by name.
-            assert type(error).__name__ in ("CloudError", "StopError"), repr(error)
+            assert type(error).__name__ in ("CloudError", "StopError", "OSError"), repr(error)
             return
     pytest.fail(f"nobody noticed: {name}")
 

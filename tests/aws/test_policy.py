@@ -65,6 +65,7 @@ ANY = Resource("*")
 YES, NO = True, False
 AT_BIRTH = {"ec2:CreateAction": "CreateVolume"}
 RETIRED = {"holdfast:retired-by-gen": "2"}
+LEAD = {"holdfast:lead": "1"}
 
 TABLE: list[tuple[str, bool, Call]] = [
     ("describes volumes", YES, Call("ec2:DescribeVolumes", [ANY])),
@@ -97,6 +98,19 @@ TABLE: list[tuple[str, bool, Call]] = [
     ("detaches a stranger's volume", NO, Call("ec2:DetachVolume", [volume(), instance()])),
     ("deletes the run's volume", NO, Call("ec2:DeleteVolume", [volume(OURS)])),
     ("deletes the run's snapshot", NO, Call("ec2:DeleteSnapshot", [snapshot(OURS)])),
+    ("deletes a snapshot ahead of time", YES, Call("ec2:DeleteSnapshot", [snapshot({**OURS, **LEAD})])),
+    ("deletes one of another run", NO, Call("ec2:DeleteSnapshot", [snapshot({**OTHER, **LEAD})])),
+    ("makes a snapshot one that may be deleted", NO, Call("ec2:CreateTags", [snapshot(OURS)], LEAD)),
+    (
+        "lists its snapshots ahead of time anew",
+        YES,
+        Call("ssm:PutParameter", [register("r1/leads")], None, {"ssm:Overwrite": "true"}),
+    ),
+    (
+        "lists those of another run",
+        NO,
+        Call("ssm:PutParameter", [register("r10/leads")], None, {"ssm:Overwrite": "true"}),
+    ),
     ("grows the run's volume", NO, Call("ec2:ModifyVolume", [volume(OURS)])),
     ("terminates a machine of the run", NO, Call("ec2:TerminateInstances", [instance(OURS)])),
     ("starts machines", NO, Call("ec2:RunInstances", [instance(OURS)])),

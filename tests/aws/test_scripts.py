@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -66,32 +67,41 @@ def bench(tmp_path: Path) -> Bench:
     made = Bench(tmp_path)
     for name in ("hf", "hf-node", "run-docker.sh", "fetch-kit", "holdfast-in-docker"):
         made.double(name, folder=made.home)
+    (made.home / "hf-kit").symlink_to(KIT / "machine/hf-kit")
     made.double("apt-get", "exit 1")
     words = ["train", "--checkpoint-dir", "{run_dir}", "--metrics", "{run_dir}/training.csv"]
     (tmp_path / "etc/command").write_text("\n".join([*words, "--note", "two words"]) + "\n")
     return made
 
 
+START = "systemctl start --no-block"
+ASKED = "systemctl show -P Job holdfast.service"
+
+
 @pytest.mark.parametrize(
-    ("code", "status", "result", "call"),
+    ("code", "status", "job", "calls"),
     [
-        ("exited", "0", "success", "hf finish --exit-code 0"),
-        ("exited", "75", "success", None),
-        ("exited", "74", "exit-code", None),
-        ("exited", "1", "exit-code", None),
-        ("killed", "KILL", "signal", None),
-        ("exited", "78", "exit-code", "systemctl start --no-block hf-park.service"),
-        ("exited", "70", "exit-code", "systemctl start --no-block hf-park.service"),
-        ("exited", "76", "exit-code", None),
-        ("exited", "64", "exit-code", "systemctl start --no-block hf-park.service"),
-        ("exited", "1", "start-limit-hit", "systemctl start --no-block hf-park.service"),
-        ("", "", "", None),
+        ("exited", "0", "", [f"{START} hf-finish.service"]),
+        ("exited", "75", "17", [ASKED]),
+        ("exited", "75", "", [ASKED, f"{START} hf-park.service"]),
+        ("exited", "75", "0", [ASKED, f"{START} hf-park.service"]),
+        ("exited", "76", "", []),
+        ("exited", "74", "", []),  # a failure of the unit: OnFailure=
+        ("killed", "KILL", "", []),
+        ("", "", "", []),
     ],
 )
-def test_end_of_the_trainer(bench: Bench, code: str, status: str, result: str, call: str | None) -> None:
-    bench.double("systemctl")
-    bench.run("machine/hf-ended", EXIT_CODE=code, EXIT_STATUS=status, SERVICE_RESULT=result)
-    assert bench.calls() == ([] if call is None else [call])
+def test_end_of_the_trainer(bench: Bench, code: str, status: str, job: str, calls: list[str]) -> None:
+    bench.double("systemctl", f"[[ $1 != show ]] || echo '{job}'")
+    bench.run("machine/hf-ended", "holdfast.service", EXIT_CODE=code, EXIT_STATUS=status)
+    assert bench.calls() == calls
+
+
+@pytest.mark.parametrize(("unit", "name"), [("holdfast.service", "run"), ("holdfast@3.service", "run-3")])
+def test_a_container_does_not_outlive_its_unit(bench: Bench, unit: str, name: str) -> None:
+    bench.double("docker")
+    bench.run("machine/hf-ended", unit, EXIT_CODE="killed", EXIT_STATUS="KILL", HF_IMAGE="x@sha256:0")
+    assert bench.calls() == [f"docker rm -f holdfast-{name}"]
 
 
 def test_run_on_the_machine(bench: Bench) -> None:
@@ -100,7 +110,6 @@ def test_run_on_the_machine(bench: Bench) -> None:
     run_dir = f"{bench.root}/mnt/run"
     assert (bench.root / "mnt/words").read_text().splitlines() == [
         *("supervise", "--directory", run_dir),
-        *("--on-complete", f"{bench.home}/hf finish", "--on-give-up", f"{bench.home}/hf park"),
         *("--", "train", "--checkpoint-dir", run_dir),
         *("--metrics", f"{run_dir}/training.csv", "--note", "two words"),
     ]
@@ -133,6 +142,37 @@ def test_docker_gets_what_a_run_needs(bench: Bench) -> None:
     for option in ("--gpus all", "--network host", "--stop-timeout 100", "--shm-size", "-v"):
         assert option in called
     assert "--init" not in called
+
+
+# From SIGTERM to SIGKILL: what a launcher grants, its run must know, or it leaves earlier than it must.
+
+
+def seconds(pattern: str, text: str) -> list[int]:
+    return [int(found) for found in re.findall(pattern, text)]
+
+
+def test_every_launcher_passes_on_the_grace_that_it_grants(bench: Bench) -> None:
+    """5 s less, which the run's end itself takes."""
+    granted = {
+        r"(?m)^TimeoutStopSec=([0-9]+)$": r"(?m)^Environment=HOLDFAST_TERM_GRACE=([0-9]+)s$",
+        r"terminationGracePeriodSeconds: ([0-9]+)": r"name: HOLDFAST_TERM_GRACE, value: ([0-9]+)s",
+    }
+    found = 0
+    for file in sorted(KIT.parent.rglob("*")):
+        if file.suffix not in (".service", ".yaml") or file.name == "holdfast-volume.service":
+            continue
+        text = file.read_text()
+        for grants, passes in granted.items():
+            assert seconds(passes, text) == [given - 5 for given in seconds(grants, text)], file
+            found += len(seconds(grants, text))
+    assert found >= 8
+    called = docker_words(bench)
+    (docker,) = seconds(r"--stop-timeout ([0-9]+)", called)
+    assert seconds(r"-e HOLDFAST_TERM_GRACE=([0-9]+)s", called) == [docker - 5]
+    (unit,) = seconds(r"(?m)^TimeoutStopSec=([0-9]+)$", (KIT / "units/holdfast.service").read_text())
+    assert docker < unit
+    slurm = (KIT.parent / "slurm/train.sbatch").read_text()
+    assert "export HOLDFAST_TERM_GRACE=${HOLDFAST_TERM_GRACE:-25s}" in slurm  # Slurm's KillWait is 30 s
 
 
 def test_docker_of_a_slice_sees_one_device(bench: Bench) -> None:
@@ -434,6 +474,14 @@ def test_nodes_share_a_file_system_that_passes_the_probe(bench: Bench, shared: s
     assert any(call.startswith(f"mount -t {kind} ") for call in bench.calls())
 
 
+def test_a_file_system_that_never_comes_is_for_a_person(bench: Bench) -> None:
+    bench.double("mountpoint", "exit 1")
+    bench.double("mount", "exit 32")
+    wrong = {"HF_SHARED": "fs-0.efs.amazonaws.com:/", "HF_RUNTIME": str(bench.root)}
+    codes = [bench.run("machine/hf-shared", "up", **wrong).returncode for _ in range(20)]
+    assert codes == [75] * 19 + [78]
+
+
 # The order in which systemd stops
 
 
@@ -477,7 +525,7 @@ def test_programs_know_the_options_that_the_kit_gives_them() -> None:
         told = subprocess.run([holdfast, command, "--help"], capture_output=True, text=True, check=False)
         return told.returncode == 0 and all(option in told.stdout for option in options)
 
-    assert knows("supervise", "--directory", "--on-complete", "--on-give-up", "--mirror", "--home-mount")
+    assert knows("supervise", "--directory", "--mirror", "--home-mount")
     assert knows("launch", "--nproc", "--nnodes", "--node-rank", "--master")
     assert knows("verify")
     assert knows("probe")
@@ -505,18 +553,6 @@ def test_raid0_needs_each_of_its_guards(
     p4d(("nvme0n1", EBS), *((f"nvme{n}n1", LOCAL) for n in range(1, 5)))
     (made,) = (call for call in bench.calls() if call.startswith("mdadm"))
     assert any(drive in made for drive in ("nvme0n1", "nvme1n1", "nvme2n1"))
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "status"),
-    [("exited/0)", "exited/*)", "1"), ("exited/64|", "exited/75|exited/64|", "75")],
-    ids=["ignores the exit code", "parks an interrupted run"],
-)
-def test_planted_end_of_the_trainer(bench: Bench, good: str, bad: str, status: str) -> None:
-    bench.double("systemctl")
-    bench.planted = (good, bad)
-    bench.run("machine/hf-ended", EXIT_CODE="exited", EXIT_STATUS=status, SERVICE_RESULT="exit-code")
-    assert bench.calls() != []
 
 
 def test_planted_efa_check_goes_on_over_tcp(bench: Bench) -> None:

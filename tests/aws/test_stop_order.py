@@ -1,7 +1,7 @@
 """How systemd ends a machine's services: the trainer commits and ends, then the volume goes. Scenario 32.
 
-No systemd runs here. The order comes from the units' own words, as systemd reads them: what is After= another is
-stopped before it, and what nothing orders stops at once.
+No systemd runs here (test_systemd.py has one, where it can). The order comes from the units' own words, as systemd
+reads them: what is After= another is stopped before it, and what nothing orders stops at once.
 """
 
 from __future__ import annotations
@@ -81,10 +81,6 @@ def stop(bench: Bench, order: list[str], read: Mapping[str, configparser.ConfigP
                 main.send_signal(signal.SIGTERM)
                 code = main.wait(float(read[unit]["Service"]["TimeoutStopSec"]))
                 bench.log.open("a").write(f"the unit ended with {code}\n")
-                ended = {"EXIT_CODE": "exited", "EXIT_STATUS": str(code), "SERVICE_RESULT": "success"}
-                subprocess.run(
-                    program(unit, "ExecStopPost"), env={**environment, **ended}, check=True, timeout=60
-                )
             else:
                 subprocess.run(program(unit, "ExecStop"), env=environment, check=True, timeout=60)
     finally:

@@ -171,7 +171,8 @@ def test_move_to_another_zone() -> None:
     assert machine.host.content().step == 7
     reads = ("parameters", "volume", "volumes", "snapshot", "living")
     order = [method for method in lab.methods() if method not in reads]
-    assert order == ["put_once", "create_snapshot", "create_volume", "attach", "put_once", "tag_retired"]
+    made = ["create_snapshot", "put_once", "create_volume", "put_once"]
+    assert order == ["put_once", *made, "attach", "put_once", "tag_retired"]
     copy = lab.book().current
     assert copy is not None
     assert (copy.number, copy.zone) == (2, B)
@@ -216,6 +217,30 @@ def test_create_volume_that_fails_cancels_the_move() -> None:
     assert lab.book().open is None
     lab.double.volume_limit = 100
     assert lab.settle(B).host.content().step == 7
+
+
+def test_a_device_that_cannot_be_read_is_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an exception, which systemd would try again for ever."""
+    lab = Lab()
+    machine = lab.machine(A)
+
+    def broken(device: str) -> str:
+        raise OSError(5, "Input/output error", device)
+
+    monkeypatch.setattr(machine.host, "examine", broken)
+    assert machine.boot() == 78
+    assert lab.said[-1].endswith(": Input/output error")
+
+
+def test_a_move_writes_down_what_it_makes() -> None:
+    """`hf-aws gc` deletes nothing else. The copy is bad, so the move is cancelled: no commit names it."""
+    lab = Lab()
+    moved(lab)
+    (source,) = lab.double.all_volumes
+    lab.double.content(source).damaged = True
+    assert lab.machine(B).boot() == 78
+    assert len(lab.double.all_volumes) == 2
+    assert set(lab.book().made) == {*lab.double.all_volumes, *lab.double.all_snapshots}
 
 
 def test_first_volume_that_cannot_be_made_is_retried() -> None:

@@ -141,7 +141,7 @@ def completes(stage: Stage) -> None:
     last = stage.acknowledged + 30
     stage.boots_in(zone, command(stage, last))
     assert stage.ends() == 0
-    assert stage.hooks[-2:] == ["on-complete: finish", "after: finish --exit-code 0"]
+    assert stage.hooks[-1] == "finish --exit-code 0"
     assert stage.desired() == 0
     assert stage.acknowledged == last
 
@@ -218,7 +218,7 @@ def test_five_lives_end_with_the_bits_of_one(stage: Stage) -> None:
     granted = {action for one in instance_policy("r1")["Statement"] for action in as_list(one["Action"])}
     assert granted - stage.rights.asked == {
         *("autoscaling:DescribeLifecycleHooks", "autoscaling:RecordLifecycleActionHeartbeat"),
-        *("autoscaling:SetInstanceHealth", "cloudwatch:PutMetricData"),
+        *("autoscaling:SetInstanceHealth", "cloudwatch:PutMetricData", "ec2:DeleteSnapshot"),
     }
 
 

@@ -44,6 +44,9 @@ class Aws:
     def put_once(self, name: str, value: str) -> bool:
         return self._put_once(name, value, "String")
 
+    def put(self, name: str, value: str) -> None:
+        _ask(lambda: self._ssm.put_parameter(Name=name, Value=value, Type="String", Overwrite=True))
+
     def secret(self, name: str) -> str | None:
         # By path: the policy lets a machine read what lies below its run, and nothing by name.
         pages = self._ssm.get_paginator("get_parameters_by_path").paginate(
@@ -126,6 +129,9 @@ class Aws:
                 VolumeId=volume_id, Description=description, TagSpecifications=[_tagged("snapshot", tags)]
             )
         )["SnapshotId"]
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        _ask(lambda: self._ec2.delete_snapshot(SnapshotId=snapshot_id))
 
     def attach(self, volume_id: str, instance: str, device: str) -> None:
         _ask(lambda: self._ec2.attach_volume(VolumeId=volume_id, InstanceId=instance, Device=device))

@@ -2,8 +2,8 @@
 
     holdfast-status {"t": 1700000000, "runs": [{"dir": "run", "attempt": 3, "phase": "running", "step": 1200, …}]}
 
-After the first checkpoint that this machine has committed it also writes the register gen/N/proved, once: only then
-may `hf-aws gc` delete what the run moved away from.
+After the first checkpoint that this machine has committed it also writes registers, once: gen/N/proved, and only then
+may `hf-aws gc` delete what the run moved away from; and, if machines before it were given up, that this one trains.
 """
 
 from __future__ import annotations
@@ -79,27 +79,38 @@ def beacon(
     on_volume: Sequence[Path],
     write: Callable[[str], object],
     booted: float,
+    instance: Callable[[], str],
     mark: Path = PROVED,
 ) -> int:
     """`on_volume`: where the run's volume has checkpoints; those on the machine's own drives prove nothing of it.
     `booted`: Unix seconds; a checkpoint that is younger was committed by this machine.
     """
     write(line(clock.now(), directories) + "\n")
-    if mark.exists():
-        return OK
-    newest = [found[0].stat().st_mtime for each in on_volume if (found := checkpoints(each))]
-    if not newest or max(newest) < booted:
-        return OK
-    try:
-        registers = Registers(cloud(), run)
+
+    def prove(registers: Registers) -> None:
         current = registers.read().current
         if current is not None:
             registers.mark_proved(current.number, str(current.volume))
-    except CloudError:
-        return RETRY  # the next tick tries again
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-    return OK
+
+    def forgive(registers: Registers) -> None:
+        registers.forgive(f"trains:{instance()}")
+
+    code = OK
+    for places, done, write_register in (
+        (on_volume, mark, prove),
+        (directories, mark.with_name(f"{mark.name}-trains"), forgive),
+    ):
+        newest = [found[0].stat().st_mtime for each in places if (found := checkpoints(each))]
+        if done.exists() or not newest or max(newest) < booted:
+            continue
+        try:
+            write_register(Registers(cloud(), run))
+        except CloudError:
+            code = RETRY  # the next tick tries again
+            continue
+        done.parent.mkdir(parents=True, exist_ok=True)
+        done.touch()
+    return code
 
 
 def uptime(path: Path = UPTIME) -> float:

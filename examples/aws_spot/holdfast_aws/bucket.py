@@ -8,6 +8,7 @@ The place ends with the run's name, so two runs never share one. Only `down --de
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -236,19 +237,28 @@ def leftovers(account: Account, place: Place, age: float = LEFTOVER) -> list[dic
 
 def end_uploads(account: Account, place: Place, uploads: list[dict[str, Any]]) -> None:
     for upload in uploads:
-        account.change(
-            f"end the upload of {upload['Key']}",
-            "s3",
-            "abort_multipart_upload",
-            Bucket=place.bucket,
-            Key=upload["Key"],
-            UploadId=upload["UploadId"],
-        )
+        try:
+            account.change(
+                f"end the upload of {upload['Key']}",
+                "s3",
+                "abort_multipart_upload",
+                Bucket=place.bucket,
+                Key=upload["Key"],
+                UploadId=upload["UploadId"],
+            )
+        except CommandError as error:
+            # One that has ended meanwhile, or may not be ended, does not keep the rest.
+            account.say(str(error))
 
 
 def delete_all(account: Account, place: Place) -> None:
-    """The run's objects; and the kit's own bucket, if nothing is left in it."""
-    keys = [{"Key": thing["Key"]} for thing in objects(account, place)]
+    """What the run's machines may have written; and the kit's own bucket, if nothing is left in it."""
+    ours = re.compile(rf"{re.escape(place.prefix)}/run(-[0-9])?/(step-|attempts/).*")
+    found = [str(thing["Key"]) for thing in objects(account, place)]
+    keys = [{"Key": key} for key in found if ours.fullmatch(key)]
+    others = len(found) - len(keys)
+    if others:
+        account.say(f"{others} object(s) of {place} were not written by the run: left alone")
     for at in range(0, len(keys), AT_ONCE):
         some = keys[at : at + AT_ONCE]
         done = account.change(
@@ -266,7 +276,7 @@ def delete_all(account: Account, place: Place) -> None:
                 "then hf-aws down again",
             )
     end_uploads(account, place, leftovers(account, place, 0))
-    if place.bucket == kits_own(account) and not _used_by_others(account, place):
+    if place.bucket == kits_own(account) and not others and not _used_by_others(account, place):
         account.change(f"delete the bucket {place.bucket}", "s3", "delete_bucket", Bucket=place.bucket)
 
 

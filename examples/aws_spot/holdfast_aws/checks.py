@@ -20,6 +20,7 @@ QUOTAS = {
 NEEDED = (
     "autoscaling:CreateAutoScalingGroup",
     "autoscaling:SetDesiredCapacity",
+    "autoscaling:TerminateInstanceInAutoScalingGroup",
     "cloudformation:CreateStack",
     "ec2:CreateLaunchTemplate",
     "ec2:CreateSecurityGroup",

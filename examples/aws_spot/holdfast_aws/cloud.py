@@ -1,4 +1,5 @@
-"""The calls to AWS that a machine makes, and nothing else: no call here deletes or overwrites anything.
+"""The calls to AWS that a machine makes, and nothing else. None deletes or overwrites anything, but for snapshots
+that a machine takes ahead of time, and the list of them.
 
 Each method is one call to AWS. Errors: CloudError with AWS's own code, such as "VolumeInUse".
 `aws.py` makes the real calls; the tests have doubles.
@@ -67,6 +68,11 @@ class Snapshot:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
+def of_another_service(tags: Iterable[str]) -> bool:
+    """AWS Backup, Data Lifecycle Manager and others mark what they make, and copy our tags to it."""
+    return any(key.startswith("aws:") for key in tags)
+
+
 @dataclass(frozen=True)
 class VolumeSpec:
     """What CreateVolume gets. gp3's figures are named each time: a volume from a snapshot inherits none."""
@@ -96,6 +102,9 @@ class Cloud(Protocol):
     def put_once(self, name: str, value: str) -> bool:
         """Creates the parameter; False when it exists already."""
 
+    def put(self, name: str, value: str) -> None:
+        """Creates the parameter, or overwrites it: the list of lead snapshots, which changes each hour."""
+
     def secret(self, name: str) -> str | None:
         """The text of an encrypted parameter; None: there is none."""
 
@@ -121,6 +130,9 @@ class Cloud(Protocol):
     def create_volume(self, spec: VolumeSpec) -> str: ...
 
     def create_snapshot(self, volume_id: str, tags: Mapping[str, str], description: str) -> str: ...
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Of a lead snapshot; the policy allows no other."""
 
     def attach(self, volume_id: str, instance: str, device: str) -> None: ...
 

@@ -101,6 +101,9 @@ class Executor:
         except CloudError as error:
             self._say(f"AWS refused: {error}")
             return RETRY
+        except OSError as error:  # a disk or a mount; another try of the same machine finds it as it is
+            self._say(f"{error.filename or 'this machine'}: {error.strerror or error}")
+            return HUMAN
 
     def status(self) -> int:
         """Prints what the registers say and where the volume is. Changes nothing."""
@@ -285,6 +288,7 @@ class Executor:
         tags = {aws.RUN_TAG: self._settings.run, aws.GENERATION_TAG: str(action.generation)}
         text = f"holdfast {self._settings.run}: move of {action.source} to {self._me.zone}"
         name = self._of_move(lambda: self._cloud.create_snapshot(action.source, tags, text), "CreateSnapshot")
+        self._of_move(lambda: self._registers.mark_made(action.generation, "snapshot", name), "the registers")
         if self._move is not None:
             self._move = replace(self._move, snapshot=aws.Snapshot(name, action.source, "pending"))
 
@@ -293,6 +297,7 @@ class Executor:
         token = f"{self._settings.run}-g{action.generation}"
         spec = self._spec(token, action.generation, action.size_gib, action.snapshot, action.source)
         name = self._of_move(lambda: self._cloud.create_volume(spec), "CreateVolume")
+        self._of_move(lambda: self._registers.mark_made(action.generation, "copy", name), "the registers")
         if self._move is not None:
             elapsed = self._clock.now() - self._began
             copy = Volume(name, self._me.zone, "creating", size_gib=action.size_gib)
@@ -384,7 +389,7 @@ class Executor:
             snapshot=snapshot,
         )
 
-    def _of_move(self, make: Callable[[], str], what: str) -> str:
+    def _of_move(self, make: Callable[[], T], what: str) -> T:
         """A call of the move; when it fails for good the move ends, and its source is as it was."""
         try:
             return self._call(make)

@@ -1,17 +1,20 @@
 """The end of a run: `hf finish` sets the run's groups to 0 when, and only when, all of it is complete.
 
-`hf park` does the same for a run that a person must look at, half an hour later; its state is kept. Neither
+`hf park` does the same for a run that a person must look at, half an hour later; its state is kept. It looks before
+it waits and before it acts: a trainer that runs again, a machine that leaves, or `hf-aws up` need no end. Neither
 deletes anything, terminates an instance or powers the machine off (the group would start another).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 from holdfast_aws.cloud import Clock, Cloud, CloudError
+from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import is_home, read_state
-from holdfast_aws.stop import OK, RETRY
+from holdfast_aws.stop import HUMAN, OK, RETRY
 
 TRIES = 10
 PAUSE = 30.0  # seconds
@@ -29,51 +32,104 @@ def finish(
     say: Say = print,
     *,
     two_tiers: bool = False,
+    busy: Callable[[], list[str]] = list,
 ) -> int:
-    """0 when the run has ended, or is not at its end; 75 when its groups could not be set to 0.
+    """0 when the run has ended, or goes on here; 75 when its groups could not be set to 0; 78 when it is not
+    complete, and nothing trains here any more.
 
     `code` is the trainer's exit code; None: unknown, which ends nothing. With `two_tiers` the directories die with
-    this machine: it may not go before their newest checkpoint is home.
+    this machine: it may not go before their newest checkpoint is home. `busy`: the services that train.
     """
     if code != 0:
         say(f"not at its end: the trainer ended with {code}")
         return OK
+    for attempt in range(TRIES):
+        if attempt:
+            clock.sleep(PAUSE)
+        missing = _missing(directories, two_tiers)
+        if not missing:
+            return _set_to_zero(cloud, clock, run, "finish_failed", say)
+        if not attempt:
+            say(f"not at its end: {missing}")
+        if busy():
+            return OK
+        # Another node, whose rank writes the state, may not have written it yet.
+    say(f"the trainer ended with 0, but {missing}: a person must look")
+    return HUMAN
+
+
+def _missing(directories: Sequence[Path], two_tiers: bool) -> str:
+    """What keeps the run from being complete; "" when nothing does."""
     for directory in directories:
         state = read_state(directory)
         if state is None or state.phase != "complete" or state.exit_code != 0:
-            say(f"not at its end: {directory} is {state.phase if state else 'without a state'}")
-            return OK
+            return f"{directory} is {state.phase if state else 'without a state'}"
         if two_tiers and not is_home(directory):
-            # `supervise` waits for it, but not beyond the grace period of a SIGTERM. The next machine trains these
-            # steps again, and ends the run.
-            say(f"not at its end: the last checkpoint of {directory} is not home")
-            return OK
-    return _set_to_zero(cloud, clock, run, "finish_failed", say)
+            # `supervise` waits for it, but not beyond the grace period of a SIGTERM.
+            return f"the last checkpoint of {directory} is not home"
+    return ""
 
 
-def park(cloud: Cloud, clock: Clock, run: str, stay: float = PARKED, say: Say = print) -> int:
-    """Asks for a person, waits `stay` seconds, then stops the run with all its state."""
+def park(
+    cloud: Cloud,
+    clock: Clock,
+    run: str,
+    instance: str,
+    say: Say = print,
+    *,
+    why_not: Callable[[], str] = str,
+    stay: float = PARKED,
+) -> int:
+    """Asks for a person, waits `stay` seconds, then sets this machine's group to 0; all state is kept.
+
+    The other group has machines of another kind, which may train; one that cannot is parked, too. 0 when that is done,
+    or not needed; 75 when AWS did not do it. `why_not`: why this machine need not be parked; "" when it must.
+    """
+    reason = why_not()
+    if reason:
+        say(f"not parked: {reason}")
+        return OK
+    registers = Registers(cloud, run)
     _count(cloud, run, "needs_human", say)
+    try:
+        registers.park(
+            instance, datetime.fromtimestamp(clock.now(), timezone.utc).isoformat(timespec="seconds")
+        )
+    except CloudError as error:  # hf-aws status does not show it, then
+        say(f"the register of the parked machine could not be written: {error}")
     say(
         f"a person must look: this machine stays for {stay / 60:.0f} min, then the run stops; "
-        "nothing is deleted"
+        f"nothing is deleted. hf-aws up {run} goes on with another machine"
     )
     clock.sleep(stay)
-    return _set_to_zero(cloud, clock, run, "park_failed", say)
+    reason = why_not()
+    if reason:
+        say(f"not parked any more: {reason}")
+        return OK
+    try:
+        if not registers.end_parking(instance):
+            say("hf-aws up replaces this machine; the run goes on")
+            return OK
+    except CloudError as error:
+        say(f"whether hf-aws up was called cannot be read: {error}")
+        return RETRY
+    return _set_to_zero(cloud, clock, run, "park_failed", say, instance)
 
 
-def _set_to_zero(cloud: Cloud, clock: Clock, run: str, failed: str, say: Say) -> int:
-    """All groups of the run; believed only when read back."""
+def _set_to_zero(cloud: Cloud, clock: Clock, run: str, failed: str, say: Say, instance: str = "") -> int:
+    """All groups of the run, or that of the instance; believed only when read back."""
     why = ""
     for attempt in range(TRIES):
         if attempt:
             clock.sleep(PAUSE)
         try:
-            groups = cloud.groups(run)
+            own = cloud.group_of(instance) if instance else None
+            groups = [group for group in cloud.groups(run) if own in (None, group.name)]
+            names = [group.name for group in groups]
             for group in groups:
                 if group.desired != 0:
                     cloud.set_desired(group.name, 0)
-            left = [group.name for group in cloud.groups(run) if group.desired != 0]
+            left = [group.name for group in cloud.groups(run) if group.desired != 0 and group.name in names]
         except CloudError as error:
             why = str(error)
             continue

@@ -2,8 +2,10 @@
 
 It looks at the step in the run's ledger, at the GPU, at the kernel's log and at the volume. The first trouble
 restarts the worker's service. A second one within an hour tells the group that this instance is Unhealthy,
-and the group replaces it. When the group already terminates this instance, it stops the service (the trainer
-commits), gives the volume back and lets the group go on.
+and the group replaces it; the third machine in a row without a checkpoint is parked.
+
+When the group already terminates this instance, it stops the service (the trainer commits), gives the volume back and
+lets the group go on.
 
 While all is well it makes no call to AWS.
 """
@@ -20,12 +22,15 @@ from holdfast_aws import lease
 from holdfast_aws.cloud import HOOK, Clock, Cloud, CloudError
 from holdfast_aws.commands import Runner
 from holdfast_aws.metadata import Metadata
+from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import ledger, newest_attempt
+from holdfast_aws.services import leaving, workers
 from holdfast_aws.settings import Settings
-from holdfast_aws.stop import OK, RETRY, StopError
+from holdfast_aws.stop import OK, RETRY
 from holdfast_aws.worker import Progress, read_progress
 
 HOUR = 3600.0
+IN_A_ROW = 3  # machines that were given up, before a person must look; so many a node
 XID = re.compile(r"NVRM: Xid \([^)]*\): ([0-9]+)")
 # ECC that cannot be corrected, a GPU that fell off the bus, NVLink, GSP. Others are the program's own errors.
 FATAL_XIDS = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140})
@@ -93,13 +98,13 @@ class Health:
         self._say = say
 
     def tick(self) -> int:
-        if self._leaving():
+        if leaving(self._metadata, self._say):
             return self._leave()
         memory = self._recall()
         kernel = self._kernel(memory)
         gpu, volume = self._gpu(), self._volume()
         code = OK
-        for service, directory in self._workers():
+        for service, directory in workers(self._settings):
             evidence = Evidence(
                 now=self._clock.now(),
                 active_for=self._active_for(service),
@@ -123,19 +128,12 @@ class Health:
             self._remember(memory)
             return OK if self._run(["systemctl", "restart", service], 300).code == 0 else RETRY
         self._say(f"{service}: {trouble}, {now - before:.0f} s after its restart; this machine is unhealthy")
-        return unhealthy(self._cloud(), self._settings.run, self._metadata.machine().instance, self._say)
-
-    def _leaving(self) -> bool:
-        try:
-            return self._metadata.get("autoscaling/target-lifecycle-state") == "Terminated"
-        except StopError as stop:
-            self._say(stop.message)
-            return False
+        return give_up(self._cloud(), self._settings, self._metadata.machine().instance, self._run, self._say)
 
     def _leave(self) -> int:
         """Commit, unmount, detach, in this order; then the group need not wait any longer."""
         self._say("the group terminates this machine: the trainer commits, and the volume is given back")
-        for service, _ in self._workers():
+        for service, _ in workers(self._settings):
             self._run(["systemctl", "stop", service], 300)
         stopped = self._run(["systemctl", "stop", "holdfast-volume.service"], 300)
         if stopped.code != 0:
@@ -149,12 +147,6 @@ class Health:
             self._say(f"the group waits for its hook's time-out: {error}")
             return RETRY
         return OK
-
-    def _workers(self) -> list[tuple[str, Path]]:
-        directories = self._settings.run_dirs
-        if len(directories) == 1:
-            return [("holdfast.service", directories[0])]
-        return [(f"holdfast@{number}.service", each) for number, each in enumerate(directories)]
 
     def _active_for(self, service: str) -> float | None:
         shown = self._run(
@@ -189,12 +181,12 @@ class Health:
         return ""
 
     def _volume(self) -> str:
-        """Writes the lease anew: that keeps it young, and shows whether the volume takes writes."""
+        """Renews the lease: it stays young, and a volume that has failed takes no change."""
         mount = self._settings.mount
         if not (mount / lease.NAME).exists():
             return ""
         try:
-            lease.take(mount, *lease.owner(mount))
+            lease.renew(mount)
         except OSError as error:
             return f"{mount} cannot be written: {error.strerror}"
         return ""
@@ -212,6 +204,23 @@ class Health:
         new = self._memory_file.with_suffix(".new")
         new.write_text(json.dumps(asdict(memory)), "utf-8")
         new.replace(self._memory_file)
+
+
+def give_up(
+    cloud: Cloud, settings: Settings, instance: str, run: Runner, say: Callable[[str], None] = print
+) -> int:
+    """Lets the group replace this instance; unless those before it were given up, too, and none has committed."""
+    try:
+        row = Registers(cloud, settings.run).give_up(instance)
+    except CloudError as error:
+        say(f"{instance} could not be written down as given up: {error}")
+        return RETRY
+    if row < IN_A_ROW * settings.nodes:
+        return unhealthy(cloud, settings.run, instance, say)
+    say(f"{row} machines in a row were given up, and none has committed a checkpoint: another would not help")
+    for service, _ in workers(settings):
+        run(["systemctl", "stop", service], 300)
+    return OK if run(["systemctl", "start", "--no-block", "hf-park.service"], 60).code == 0 else RETRY
 
 
 def unhealthy(cloud: Cloud, run: str, instance: str, say: Callable[[str], None] = print) -> int:

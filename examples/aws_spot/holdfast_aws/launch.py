@@ -11,13 +11,14 @@ from holdfast_aws import bucket
 from holdfast_aws.account import HUMAN, LATER, Account, Answer, CommandError
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, stack_of
-from holdfast_aws.registers import Book, parse, path_of
+from holdfast_aws.registers import END, UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 from holdfast_aws.template import template
 
 BODY_LIMIT = 51200  # bytes of a template that comes without a bucket
 POLL = 5.0  # seconds
 WAIT = 1200.0
+ENDING = 600.0  # a parked machine tries so long to end the run
 
 
 def body(plan: LaunchPlan) -> str:
@@ -44,7 +45,7 @@ def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
         "Capabilities": ["CAPABILITY_IAM"],
         "Tags": [{"Key": RUN_TAG, "Value": plan.run}],
     }
-    state = stack_state(account, name)
+    state = stack_state(account, name, plan.run)
     if state is None:
         account.change(f"create the stack {name}", "cloudformation", "create_stack", **arguments)
     elif state in ("ROLLBACK_COMPLETE", "CREATE_FAILED", "DELETE_FAILED"):
@@ -63,6 +64,8 @@ def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
                 raise
     if not account.dry_run:
         _wait_for(account, name)
+    _forgive(account, plan.run)
+    _replace_parked(account, plan.run)
     _start(account, plan, max_hours)
     return Answer(
         {"run": plan.run, "stack": name, "subnets": list(plan.subnets), "changes": account.changes},
@@ -75,6 +78,64 @@ def _book(account: Account, run: str) -> Book:
         return parse(run, account.parameters(path_of(run)))
     except StopError as error:
         raise CommandError(HUMAN, error.message) from error
+
+
+def _write_once(account: Account, run: str, name: str, value: str, what: str) -> None:
+    try:
+        account.change(
+            what, "ssm", "put_parameter", Name=f"{path_of(run)}/{name}", Value=value, Type="String", Overwrite=False
+        )  # fmt: skip
+    except CommandError as problem:
+        if "ParameterAlreadyExists" not in str(problem):
+            raise
+
+
+def _forgive(account: Account, run: str) -> None:
+    """The machines that were given up had another set-up, perhaps."""
+    book = _book(account, run)
+    if book.given_up_in_a_row:
+        _write_once(
+            account, run, f"given-up/{max(book.given_up) + 1}", UP, "forget the machines that were given up"
+        )
+
+
+def _replace_parked(account: Account, run: str) -> None:
+    """Such a machine trains nothing and ends the run soon. Who writes its outcome first, decides."""
+    here = {machine["InstanceId"]: machine["State"]["Name"] for machine in account.machines(run)}
+    parked = [name for name in _book(account, run).parked if here.get(name) in ("pending", "running")]
+    for name in parked:
+        _write_once(account, run, f"parked/{name}/outcome", UP, f"go on although {name} waits for a person")
+    outcomes = _book(account, run).parked
+    for name in parked:
+        if outcomes[name] != END:
+            account.change(
+                f"let {name} go; the group starts another",
+                "autoscaling",
+                "terminate_instance_in_auto_scaling_group",
+                InstanceId=name,
+                ShouldDecrementDesiredCapacity=False,
+            )
+    _wait_until_ended(account, run, {name for name in parked if outcomes[name] == END})
+
+
+def _wait_until_ended(account: Account, run: str, ending: set[str]) -> None:
+    """These machines set their groups to 0 just now; what is asked for before would be undone."""
+
+    def not_yet() -> bool:
+        return any(
+            group["DesiredCapacity"] and ending & {machine["InstanceId"] for machine in group["Instances"]}
+            for group in account.groups(run)
+        )
+
+    until = account.now() + ENDING
+    while not account.dry_run and not_yet():
+        if account.now() > until:
+            raise CommandError(
+                LATER,
+                f"a parked machine of {run} has not ended the run yet: hf-aws stop {run}, then up again",
+            )
+        account.say("the parked machine ends the run; then it goes on")
+        account.sleep(POLL)
 
 
 def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
@@ -181,15 +242,22 @@ def zones_that_offer(account: Account, types: tuple[str, ...]) -> dict[str, set[
     return offered
 
 
-def stack_state(account: Account, name: str) -> str | None:
-    """None: there is no such stack."""
+def stack_state(account: Account, name: str, run: str = "") -> str | None:
+    """None: there is no such stack. With `run`: refuses the stack of another run; a-b and a_b have one name there."""
     try:
         stacks = account.ask("cloudformation", "describe_stacks", StackName=name)["Stacks"]
     except CommandError as problem:
         if "does not exist" in str(problem):
             return None
         raise
-    return str(stacks[0]["StackStatus"]) if stacks else None
+    if not stacks:
+        return None
+    owners = [tag["Value"] for tag in stacks[0].get("Tags", []) if tag["Key"] == RUN_TAG]
+    if run and owners not in ([], [run]):
+        raise CommandError(
+            HUMAN, f"the stack {name} is that of the run {owners[0]}: {run} needs another name"
+        )
+    return str(stacks[0]["StackStatus"])
 
 
 def _wait_for(account: Account, name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import time
 from pathlib import Path
@@ -69,9 +71,26 @@ class LinuxHost:
         return lease.read(self._settings.mount, self._instance, self._boot, time.time())
 
     def take_lease(self) -> None:
-        lease.take(self._settings.mount, self._instance, self._boot)
+        mount = self._settings.mount
+        try:
+            lease.take(mount, self._instance, self._boot)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = (
+                "the volume is full. Grow it (aws ec2 modify-volume, then resize2fs or xfs_growfs), or delete what "
+                "the run does not need"
+                if full
+                else "its file system has errors. Repair it with fsck, or restore a snapshot"
+            )
+            run = self._settings.run
+            raise StopError(
+                HUMAN,
+                f"{mount} cannot be written ({error.strerror}), so nothing trains: {remedy}; then hf-aws up {run}",
+            ) from error
 
     def drop_lease(self) -> None:
         held = self.mounted()
         if held is not None and not held.read_only:
-            lease.drop(self._settings.mount)
+            # A volume that takes no writes must be given back, too; its lease grows old.
+            with contextlib.suppress(OSError):
+                lease.drop(self._settings.mount)

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast_aws.account import HUMAN, LATER, OK, Account, Answer, CommandError
 from holdfast_aws.beacon import MARK
 from holdfast_aws.plan import on_demand_group
-from holdfast_aws.prices import ON_DEMAND, spot_price
-from holdfast_aws.registers import Book, parse, path_of
+from holdfast_aws.prices import HOURS_A_MONTH, ON_DEMAND, SNAPSHOT_GIB_MONTH, spot_price, volume_month
+from holdfast_aws.registers import UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
 SILENT = 300  # seconds without a word of a machine that trains
@@ -27,6 +27,7 @@ def status(account: Account, run: str) -> Answer:
         )
     machines = [_machine(run, machine) for machine in account.machines(run)]
     running = [machine for machine in machines if machine["state"] == "running"]
+    names = [machine["id"] for machine in running]
     progress = _progress(account, running)
     data: dict[str, Any] = {
         "run": run,
@@ -37,10 +38,14 @@ def status(account: Account, run: str) -> Answer:
         "move": _move(book),
         "progress": progress,
         "cost": cost(account, run, groups, machines),
+        "kept": kept(account, volumes, account.snapshots(run)),
     }
+    data["parked"] = [name for name, outcome in book.parked.items() if outcome != UP and name in names]
     wanted = sum(group["DesiredCapacity"] for group in groups)
     silent = bool(running) and (progress is None or progress["age_s"] > SILENT)
     code = LATER if wanted and (not running or silent) else OK
+    if data["parked"]:
+        code = HUMAN
     return Answer(data, _lines(data, wanted), code)
 
 
@@ -213,6 +218,31 @@ def _lives(account: Account, groups: list[Any]) -> dict[str, dict[str, Any]]:
     return lives
 
 
+def kept(account: Account, volumes: list[Any], snapshots: list[Any]) -> dict[str, Any]:
+    """What lies in EBS, and dollars for it so far. Each snapshot counts in full, and is less: EC2 does not tell what it
+    holds beside the one before it."""
+    prices = []
+    for volume in volumes:
+        prices.append(
+            (
+                volume_month(volume["Size"], volume.get("Iops", 0), volume.get("Throughput", 0)),
+                volume["CreateTime"],
+            )
+        )
+    for snapshot in snapshots:
+        size = snapshot.get("FullSnapshotSizeInBytes", snapshot["VolumeSize"] << 30) / (1 << 30)
+        prices.append((size * SNAPSHOT_GIB_MONTH, snapshot["StartTime"]))
+    months = [
+        (price, max(0.0, account.now() - since.timestamp()) / 3600 / HOURS_A_MONTH) for price, since in prices
+    ]
+    return {
+        "volumes": len(volumes),
+        "snapshots": len(snapshots),
+        "usd_so_far": round(sum(price * age for price, age in months), 2),
+        "usd_a_month": round(sum(price for price, _ in months), 2),
+    }
+
+
 # Words
 
 
@@ -226,6 +256,11 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
         since = datetime.fromtimestamp(machine["since"], timezone.utc)
         what = f"{machine['id']} {machine['type']} ({machine['kind']}) in {machine['zone']}"
         lines.append(f"  machine   {what}: {machine['state']} since {since:%Y-%m-%d %H:%M} UTC")
+    for name in data["parked"]:
+        lines.append(
+            f"  parked    {name} waits for a person, half an hour at most, then the run stops: hf-aws logs "
+            f"{data['run']}; hf-aws up {data['run']} goes on"
+        )
     volume = data["volume"]
     if data["home"]:
         lines.append(f"  home      {data['home']}: no volume, any zone")
@@ -244,8 +279,14 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
     about = "at most about" if cost_so_far["estimate"] else "about"
     lines.append(
         f"  cost      {about} ${cost_so_far['usd']:.2f} for {cost_so_far['hours']:.1f} h of "
-        f"{cost_so_far['machines']} machine(s), volume not counted"
+        f"{cost_so_far['machines']} machine(s)"
     )
+    ebs = data["kept"]
+    if ebs["volumes"] or ebs["snapshots"]:
+        lines.append(
+            f"  kept      {ebs['volumes']} volume(s), {ebs['snapshots']} snapshot(s): at most about "
+            f"${ebs['usd_so_far']:.2f} so far, ${ebs['usd_a_month']:.2f} a month; hf-aws gc {data['run']} tells of what"
+        )
     return lines
 
 

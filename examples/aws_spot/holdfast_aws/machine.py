@@ -2,10 +2,10 @@
 
     hf volume up | down | status    find, make or move the run's volume and mount it; give it back; look
     hf home up | down               the same for a run whose checkpoints are in S3: its register; nothing to give back
-    hf finish [--exit-code N]       end the run if all of it is complete
+    hf finish --exit-code N         end the run if all of it is complete, and the trainer ended with 0
     hf park                         a person must look: wait half an hour, then stop the run
     hf health                       look at the worker; every 30 seconds
-    hf sick                         report this instance as Unhealthy
+    hf sick                         report this instance as Unhealthy; the third in a row is parked
     hf nodes COUNT                  which of several nodes this is, in the words of `holdfast launch`
     hf secret                       what the ranks of all nodes know each other by
     hf beacon                       one line on the console, for hf-aws status
@@ -27,15 +27,15 @@ from holdfast_aws.beacon import beacon, uptime
 from holdfast_aws.cloud import Cloud
 from holdfast_aws.commands import run
 from holdfast_aws.finish import finish, park
-from holdfast_aws.health import Health, unhealthy
+from holdfast_aws.health import Health, give_up
 from holdfast_aws.home import home_up
 from holdfast_aws.lead_snapshot import lead_snapshot
 from holdfast_aws.metadata import Metadata
+from holdfast_aws.services import busy, leaving
 from holdfast_aws.settings import Settings, from_environment
 from holdfast_aws.stop import OK, StopError
 
 WRONG_USE = 64
-SUPERSEDED = 76  # the library's
 
 
 class SteadyClock:
@@ -81,13 +81,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
             settings.volume_dirs,
             lambda text: Path("/dev/console").write_text(text, "ascii"),
             time.time() - uptime(),
+            lambda: metadata.machine().instance,
         )
-    if command == "park" and os.environ.get("HOLDFAST_EXIT_CODE") == str(SUPERSEDED):
-        say("a newer attempt trains: to park the run would end it, too")
-        return OK
-    if command == "park" and os.environ.get("HOLDFAST_HOOK"):
-        # The supervisor ends a hook after a while, and waits for it: the service does the waiting.
-        return run(["systemctl", "start", "--no-block", "hf-park.service"], 60).code
     if command == "home down":
         return OK
     me = metadata.machine()
@@ -113,12 +108,26 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
     if command == "home up":
         return home_up(cloud, clock, settings.run, settings.s3, say)
     if command == "finish":
-        code = _exit_code(words)
-        return finish(cloud, clock, settings.run, settings.run_dirs, code, say, two_tiers=settings.two_tiers)
+        return finish(
+            cloud,
+            clock,
+            settings.run,
+            settings.run_dirs,
+            _exit_code(words),
+            say,
+            two_tiers=settings.two_tiers,
+            busy=lambda: busy(run, settings),
+        )
     if command == "park":
-        return park(cloud, clock, settings.run, say=say)
+
+        def why_not() -> str:
+            if leaving(metadata, say):
+                return "the group terminates this machine"
+            return f"{', '.join(trains)} trains" if (trains := busy(run, settings)) else ""
+
+        return park(cloud, clock, settings.run, me.instance, say, why_not=why_not)
     if command == "sick":
-        return unhealthy(cloud, settings.run, me.instance, say)
+        return give_up(cloud, settings, me.instance, run, say)
     if command == "lead-snapshot":
         return lead_snapshot(cloud, clock, settings.run, me.instance, say)
     say(f"unknown command {command!r} (hf --help)")
@@ -132,9 +141,8 @@ def _aws(region: str) -> Cloud:
 
 
 def _exit_code(words: Sequence[str]) -> int | None:
-    """--exit-code N, else what `holdfast supervise` or systemd say; None when nobody says it."""
+    """--exit-code N; None when nobody says it."""
     told = words[2] if words[1:2] == ["--exit-code"] and len(words) == 3 else ""
-    told = told or os.environ.get("HOLDFAST_EXIT_CODE", "") or os.environ.get("EXIT_STATUS", "")
     return int(told) if told.isascii() and told.isdigit() else None
 
 

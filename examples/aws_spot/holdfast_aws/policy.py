@@ -5,8 +5,8 @@ rclone asks S3 for when `holdfast mirror` copies, reads back, claims and retains
 list, call by call), each below the run's own place. It may delete there, as retention must; it may not delete what
 is not a checkpoint or a claim.
 
-Absent on purpose: DeleteVolume, DeleteSnapshot, TerminateInstances, UpdateAutoScalingGroup, RunInstances,
-PassRole. No instance can delete a volume or a snapshot, start machines, or touch what belongs to another run.
+Absent on purpose: DeleteVolume, TerminateInstances, UpdateAutoScalingGroup, RunInstances, PassRole. No instance can
+delete a volume, or a snapshot but those taken ahead of time, start machines, or touch what belongs to another run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast_aws.cloud import RETIRED_TAG, RUN_TAG
+from holdfast_aws.cloud import LEAD_TAG, RETIRED_TAG, RUN_TAG
 
 Statement = dict[str, Any]
 
@@ -125,6 +125,14 @@ def _volume(run: str) -> list[Statement]:
             VOLUMES,
             {**ours, "ForAllValues:StringEquals": {"aws:TagKeys": [RETIRED_TAG]}},
         ),
+        # A snapshot gets this tag at its birth, or never: no machine may tag one that exists.
+        _allow(
+            "DropLead",
+            "ec2:DeleteSnapshot",
+            SNAPSHOTS,
+            {"StringEquals": {**ours["StringEquals"], f"aws:ResourceTag/{LEAD_TAG}": "1"}},
+        ),
+        _allow("ListLeads", "ssm:PutParameter", f"arn:aws:ssm:*:*:parameter/holdfast/{run}/leads"),
         _allow("Plug", ["ec2:AttachVolume", "ec2:DetachVolume"], [VOLUMES, INSTANCES], ours),
     ]
 

@@ -1,12 +1,20 @@
-"""The registers that decide which volume is the run's: SSM parameters that are created once, never changed.
+"""The registers that decide which volume is the run's: SSM parameters that are created once. Only `leads` changes.
 
     /holdfast/RUN/gen/N/claim      i-…                     who makes generation N
     /holdfast/RUN/gen/N/outcome    commit:vol-…:zone       N is the run's volume
                                    cancel:i-…              N will never be
     /holdfast/RUN/gen/N/proved     vol-…                   a machine has committed a checkpoint on it (hf-aws gc)
+    /holdfast/RUN/gen/N/snapshot   snap-…                  what the move to N has made …
+    /holdfast/RUN/gen/N/copy       vol-…                   … and only then may `hf-aws gc` delete it
+    /holdfast/RUN/leads            snap-… snap-…           snapshots ahead of time that exist
     /holdfast/RUN/formatted        vol-…                   the run has a file system: never make another
     /holdfast/RUN/home             s3://…                  the run has no volume: its checkpoints are there
     /holdfast/RUN/job-secret       (encrypted)             what the ranks of several nodes know each other by
+    /holdfast/RUN/given-up/N       i-…                     a machine that was given up, the N-th
+                                   trains:i-… or up        since then one has committed, or a person has acted
+    /holdfast/RUN/parked/I/since   2026-…                  machine I waits for a person
+    /holdfast/RUN/parked/I/outcome end                     it waited in vain: the run stops
+                                   up                      `hf-aws up` was first: the machine is replaced
 
 AWS lets only the first writer of a parameter win, so all machines agree on each of them. The run's volume is
 the one of the highest N with a commit. A claim without an outcome is a move in progress.
@@ -15,7 +23,7 @@ the one of the highest N with a commit. A claim without an outcome is a move in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast_aws.cloud import Cloud
@@ -23,6 +31,10 @@ from holdfast_aws.stop import HUMAN, StopError
 
 _COMMIT = re.compile(r"commit:(vol-[0-9a-z]+):([a-z0-9-]+)")
 _CANCEL = re.compile(r"cancel:(i-[0-9a-z]+)")
+_GENERATION = re.compile(r"gen/([1-9][0-9]{0,8})/(claim|outcome|snapshot|copy)")
+_GIVEN_UP = re.compile(r"given-up/([1-9][0-9]{0,8})")
+_PARKED = re.compile(r"parked/(i-[0-9a-z]+)/(since|outcome)")
+END, UP = "end", "up"  # outcomes of a parked machine
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,10 @@ class Book:
     generations: Mapping[int, Generation] = field(default_factory=dict)
     formatted: bool = False
     home: str = ""  # s3://…; "" for a run with a volume
+    made: Mapping[str, int] = field(default_factory=dict)  # volume or snapshot -> its generation
+    leads: tuple[str, ...] = ()
+    given_up: Mapping[int, str] = field(default_factory=dict)
+    parked: Mapping[str, str] = field(default_factory=dict)  # instance -> outcome; "": it waits
 
     @property
     def empty(self) -> bool:
@@ -63,6 +79,14 @@ class Book:
         return max(committed, key=lambda g: g.number, default=None)
 
     @property
+    def given_up_in_a_row(self) -> tuple[str, ...]:
+        """Machines that were given up since one has committed a checkpoint, or a person has called `hf-aws up`."""
+        row: list[str] = []
+        for _, word in sorted(self.given_up.items()):
+            row = [*row, word] if word.startswith("i-") else []
+        return tuple(row)
+
+    @property
     def open(self) -> Generation | None:
         """The newest generation when nobody has ended it yet: a first volume or a move in progress."""
         newest = self.generations.get(self.top)
@@ -77,6 +101,10 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
     """Stop 78 for a value that the kit never writes: somebody changed the registers by hand."""
     generations: dict[int, Generation] = {}
     formatted, home = False, ""
+    leads: tuple[str, ...] = ()
+    made: dict[str, int] = {}
+    given_up: dict[int, str] = {}
+    parked: dict[str, str] = {}
     for name, value in sorted(parameters.items()):
         below = name[len(path_of(run)) + 1 :]
         if below == "formatted":
@@ -85,8 +113,18 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
         if below == "home":
             home = value
             continue
-        place = re.fullmatch(r"gen/([1-9][0-9]{0,8})/(claim|outcome)", below)
+        if below == "leads":
+            leads = tuple(value.split())
+            continue
+        if given := _GIVEN_UP.fullmatch(below):
+            given_up[int(given[1])] = value
+        if stands := _PARKED.fullmatch(below):
+            parked[stands[1]] = value if stands[2] == "outcome" else parked.get(stands[1], "")
+        place = _GENERATION.fullmatch(below)
         if place is None:
+            continue
+        if place[2] in ("snapshot", "copy"):
+            made[value] = int(place[1])
             continue
         number = int(place[1])
         known = generations.get(number, Generation(number))
@@ -94,6 +132,7 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
             known = Generation(number, value, known.volume, known.zone, known.cancelled_by)
         elif commit := _COMMIT.fullmatch(value):
             known = Generation(number, known.claimed_by, commit[1], commit[2])
+            made[commit[1]] = number
         elif cancel := _CANCEL.fullmatch(value):
             known = Generation(number, known.claimed_by, cancelled_by=cancel[1])
         else:
@@ -101,7 +140,7 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
                 HUMAN, f"the register {name} says {value!r}, which is no outcome: mend it by hand"
             )
         generations[number] = known
-    return Book(generations, formatted, home)
+    return Book(generations, formatted, home, made, leads, given_up, parked)
 
 
 class Registers:
@@ -122,6 +161,36 @@ class Registers:
 
     def cancel(self, number: int, instance: str) -> bool:
         return self._put(f"gen/{number}/outcome", f"cancel:{instance}")
+
+    def mark_made(self, number: int, what: str, thing: str) -> bool:
+        """`what`: snapshot or copy."""
+        return self._put(f"gen/{number}/{what}", thing)
+
+    def set_leads(self, snapshots: Iterable[str]) -> None:
+        self._cloud.put(f"{path_of(self._run)}/leads", " ".join(snapshots))
+
+    def give_up(self, instance: str) -> int:
+        """Writes down that this machine was given up; how many were, in a row."""
+        while True:
+            book = self.read()
+            row = book.given_up_in_a_row
+            if instance in row:
+                return len(row)
+            self._put(f"given-up/{max(book.given_up, default=0) + 1}", instance)
+
+    def forgive(self, why: str) -> None:
+        """The next machine that is given up is the first."""
+        book = self.read()
+        if book.given_up_in_a_row:
+            self._put(f"given-up/{max(book.given_up) + 1}", why)
+
+    def park(self, instance: str, since: str) -> bool:
+        return self._put(f"parked/{instance}/since", since)
+
+    def end_parking(self, instance: str) -> bool:
+        """False: `hf-aws up` was first, and replaces the machine."""
+        self._put(f"parked/{instance}/outcome", END)
+        return self.read().parked.get(instance) != UP
 
     def mark_formatted(self, volume: str) -> bool:
         return self._put("formatted", volume)

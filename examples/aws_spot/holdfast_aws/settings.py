@@ -9,6 +9,7 @@ HF_MOUNT          where the volume is mounted (/mnt/holdfast)
 HF_RUN_DIRS       run directories, ":" between them; all must be complete to end (HF_MOUNT/run)
 HF_NVME           1: run directories lie on the machine's own drives; each has a copy of its checkpoints at home (0)
 HF_S3             BUCKET/PREFIX/RUN: home is there, and the run has no volume (none)
+HF_NODES          machines that train together (1)
 HF_GPU            1: the machine must see a GPU (1)
 HF_DEV_ROOT       "/" unless a test says otherwise
 HF_IMDS           http://169.254.169.254 unless a test says otherwise
@@ -35,6 +36,7 @@ class Settings:
     filesystem: str = "ext4"
     mount: Path = Path("/mnt/holdfast")
     run_dirs: tuple[Path, ...] = (Path("/mnt/holdfast/run"),)
+    nodes: int = 1
     gpu: bool = True
     nvme: bool = False
     s3: str = ""
@@ -81,6 +83,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         filesystem=filesystem,
         mount=mount,
         run_dirs=tuple(Path(directory) for directory in run_dirs.split(":")),
+        nodes=whole("HF_NODES", 1),
         gpu=environment.get("HF_GPU", "1") == "1",
         nvme=environment.get("HF_NVME", "0") == "1",
         s3=environment.get("HF_S3", ""),

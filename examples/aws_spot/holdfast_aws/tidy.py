@@ -1,7 +1,8 @@
 """`hf-aws gc` and `down`: the only places that delete anything, and only at the user's word.
 
 gc removes what the run has left behind: volumes that it moved away from, copies of moves that were cancelled, and
-snapshots but the newest. It never touches the committed volume, an open move, or anything in use; and nothing at all
+snapshots but the newest. Only the registers say what the run has made: tags are copied by AWS Backup, by Data Lifecycle
+Manager and by people. It never touches the committed volume, an open move, or anything in use; and nothing at all
 while the committed volume has not proved itself: some machine has committed a checkpoint on it (register
 gen/N/proved, written by the machine). Of a run in S3 it ends the uploads that lost machines have left.
 """
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast_aws import bucket
-from holdfast_aws.account import HUMAN, Account, Answer, CommandError
-from holdfast_aws.cloud import GENERATION_TAG, RETIRED_TAG
+from holdfast_aws.account import HUMAN, OK, Account, Answer, CommandError
+from holdfast_aws.cloud import RUN_TAG, of_another_service
 from holdfast_aws.launch import POLL, WAIT, stack_state
 from holdfast_aws.plan import stack_of
 from holdfast_aws.registers import Book, parse, path_of
@@ -35,12 +36,13 @@ def proved(run: str, parameters: dict[str, str], generation: int) -> bool:
 
 def sort_out(book: Book, is_proved: bool, volumes: list[Any], snapshots: list[Any]) -> Sorted:
     """Pure: decides from what AWS has shown."""
-    current, keep, delete = book.current, {}, []
+    current, delete = book.current, []
+    keep: dict[str, str] = {}
+    volumes, snapshots = (_ours(book, things, keep) for things in (volumes, snapshots))
     complete = [snapshot for snapshot in snapshots if snapshot["State"] == "completed"]
     newest = max(complete, key=lambda snapshot: (snapshot["StartTime"], snapshot["SnapshotId"]), default=None)
     for volume in volumes:
-        name, tags = volume["VolumeId"], _tags(volume)
-        generation = _generation(tags)
+        name, generation = volume["VolumeId"], book.made[volume["VolumeId"]]
         if current is None:
             keep[name] = "the run has no committed volume"
         elif name == current.volume:
@@ -49,22 +51,18 @@ def sort_out(book: Book, is_proved: bool, volumes: list[Any], snapshots: list[An
             keep[name] = f"nobody has committed on {current.volume} yet"
         elif volume["State"] != "available":
             keep[name] = f"it is {volume['State']}"
-        elif generation is None:
-            keep[name] = f"it has no tag {GENERATION_TAG}: not made by this kit"
-        elif RETIRED_TAG in tags or generation < current.number or _cancelled(book, generation):
+        elif generation < current.number or _cancelled(book, generation):
             delete.append(name)
         else:
             keep[name] = f"generation {generation} is open: a move may be at work"
     for snapshot in snapshots:
-        name, generation = snapshot["SnapshotId"], _generation(_tags(snapshot))
+        name, generation = snapshot["SnapshotId"], book.made.get(snapshot["SnapshotId"], 0)  # 0: a lead
         if snapshot["State"] == "pending":
             keep[name] = "it is being made"
         elif newest is not None and name == newest["SnapshotId"]:
             keep[name] = "the newest"
         elif current is None or not is_proved:
             keep[name] = "the run's volume has not proved itself yet"
-        elif generation is None:
-            keep[name] = f"it has no tag {GENERATION_TAG}: not made by this kit"
         elif generation > current.number and not _cancelled(book, generation):
             keep[name] = f"generation {generation} is open: a move may be at work"
         else:
@@ -72,13 +70,24 @@ def sort_out(book: Book, is_proved: bool, volumes: list[Any], snapshots: list[An
     return Sorted(sorted(delete), keep)
 
 
+def _ours(book: Book, things: list[Any], others: dict[str, str]) -> list[Any]:
+    """Those that the run has made; the rest goes to `others`, with the reason."""
+    ours = []
+    for thing in things:
+        name = str(thing["SnapshotId"] if "StartTime" in thing else thing["VolumeId"])
+        if of_another_service(_tags(thing)):
+            others[name] = "another service of AWS has made it, and copied the run's tags"
+        elif name not in book.made and name not in book.leads:
+            others[name] = (
+                "the run's registers do not name it: a person made it, or another version of this kit"
+            )
+        else:
+            ours.append(thing)
+    return ours
+
+
 def _tags(thing: Any) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in thing.get("Tags", [])}
-
-
-def _generation(tags: dict[str, str]) -> int | None:
-    text = tags.get(GENERATION_TAG, "")
-    return int(text) if text.isdigit() else None
 
 
 def _cancelled(book: Book, generation: int) -> bool:
@@ -89,14 +98,16 @@ def _cancelled(book: Book, generation: int) -> bool:
 def gc(account: Account, run: str, *, delete: bool = False) -> Answer:
     chosen = _look(account, run)
     account.dry_run = account.dry_run or not delete
+    refused: dict[str, str] = {}
     for name in chosen.delete:
         # Looked at again before each: a machine may have begun a move.
         if delete and name not in _look(account, run).delete:
             account.say(f"{name} is needed meanwhile: left alone")
             continue
-        _delete(account, name)
+        _delete(account, name, refused)
     lines = [f"kept {name}: {why}" for name, why in sorted(chosen.keep.items())]
     uploads = _end_leftovers(account, run)
+    lines += [f"not deleted {name}: {why}" for name, why in sorted(refused.items())]
     if not delete and (chosen.delete or uploads):
         lines.append(f"nothing was deleted: hf-aws gc {run} --delete")
     return Answer(
@@ -106,8 +117,10 @@ def gc(account: Account, run: str, *, delete: bool = False) -> Answer:
             "uploads": uploads,
             "keep": chosen.keep,
             "deleted": not account.dry_run,
+            "refused": refused,
         },
         lines,
+        HUMAN if refused else OK,
     )
 
 
@@ -130,19 +143,27 @@ def _look(account: Account, run: str) -> Sorted:
     # Things first, registers after: whatever was made in between is not in the list.
     volumes, snapshots = account.volumes(run), account.snapshots(run)
     parameters = account.parameters(path_of(run))
-    try:
-        book = parse(run, parameters)
-    except StopError as error:
-        raise CommandError(HUMAN, error.message) from error
+    book = _book(run, parameters)
     current = book.current
     return sort_out(book, current is not None and proved(run, parameters, current.number), volumes, snapshots)
 
 
-def _delete(account: Account, name: str) -> None:
-    if name.startswith("snap-"):
-        account.change(f"delete {name}", "ec2", "delete_snapshot", SnapshotId=name)
-    else:
-        account.change(f"delete {name}", "ec2", "delete_volume", VolumeId=name)
+def _book(run: str, parameters: dict[str, str]) -> Book:
+    try:
+        return parse(run, parameters)
+    except StopError as error:
+        raise CommandError(HUMAN, error.message) from error
+
+
+def _delete(account: Account, name: str, refused: dict[str, str]) -> None:
+    """A refusal is told, and does not end the rest."""
+    try:
+        if name.startswith("snap-"):
+            account.change(f"delete {name}", "ec2", "delete_snapshot", SnapshotId=name)
+        else:
+            account.change(f"delete {name}", "ec2", "delete_volume", VolumeId=name)
+    except CommandError as error:
+        refused[name] = str(error)
 
 
 def down(account: Account, run: str, delete_data: str = "") -> Answer:
@@ -154,31 +175,46 @@ def down(account: Account, run: str, delete_data: str = "") -> Answer:
     name = stack_of(run)
     if account.groups(run):
         stop(account, run)
-    if stack_state(account, name) is not None:
+    if stack_state(account, name, run) is not None:
         account.change(f"delete the stack {name}", "cloudformation", "delete_stack", StackName=name)
         if not account.dry_run:
             _wait_until_deleted(account, name)
-    volumes = [volume["VolumeId"] for volume in account.volumes(run)]
-    snapshots = [snapshot["SnapshotId"] for snapshot in account.snapshots(run)]
+    parameters = account.parameters(path_of(run))
+    book = _book(run, parameters)
+    others: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    volumes = [volume["VolumeId"] for volume in _ours(book, account.volumes(run), others)]
+    snapshots = [snapshot["SnapshotId"] for snapshot in _ours(book, account.snapshots(run), others)]
     lines = []
-    place = _place(account.parameters(path_of(run)), run)
+    place = _place(parameters, run)
     lies = bucket.summary(account, place) if place else ""
     if delete_data:
         if place:
             bucket.delete_all(account, place)
         # Volumes before registers: what is half deleted is a run that refuses to start, never one that starts anew.
         for thing in (*volumes, *snapshots):
-            _delete(account, thing)
-        for register in sorted(account.parameters(path_of(run))):
+            _delete(account, thing, refused)
+        lines += [f"not deleted {name}: {why}" for name, why in sorted(refused.items())]
+        if refused:
+            lines.append(
+                f"the registers stay until all is deleted: hf-aws down {run} --delete-data {run} again"
+            )
+        for register in sorted(account.parameters(path_of(run))) if not refused else ():
             account.change(f"delete the register {register}", "ssm", "delete_parameter", Name=register)
+        if others:
+            lines.append(
+                f"before a new run may have the name {run}, remove the tag {RUN_TAG} from what is left"
+            )
     elif volumes or snapshots or lies:
         kept = ", ".join((*volumes, *snapshots, *([lies] if lies else [])))
         lines.append(
             f"kept, and paid for: {kept}. hf-aws up {run} goes on with them; --delete-data {run} deletes them"
         )
+    lines += [f"left alone {name}: {why}" for name, why in sorted(others.items())]
     lines.append(f"the run {run} has no machine and no stack")
     told = {"run": run, "volumes": volumes, "snapshots": snapshots, "home": str(place) if place else None}
-    return Answer({**told, "changes": account.changes}, lines)
+    more = {"left_alone": others, "refused": refused, "changes": account.changes}
+    return Answer({**told, **more}, lines, HUMAN if refused else OK)
 
 
 def _wait_until_deleted(account: Account, name: str) -> None:

@@ -23,7 +23,7 @@ LIMIT = 16384  # bytes, before base64: EC2's
 KIT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(__file__).resolve().parent
 ENTRY = "machine"
-SCRIPTS = ("fetch-kit", "hf", "hf-run", "hf-ended", "hf-setup")
+SCRIPTS = ("fetch-kit", "hf", "hf-kit", "hf-run", "hf-ended", "hf-setup")
 
 
 def user_data(plan: LaunchPlan) -> str:
@@ -148,15 +148,20 @@ def _s3(plan: LaunchPlan) -> dict[str, str]:
 @functools.lru_cache(maxsize=1)  # half a second, and a template needs it twice
 def kit() -> bytes:
     """The modules that a machine needs, by name, as compressed JSON."""
-    sources = {name: _without_manual((PACKAGE / f"{name}.py").read_text()) for name in machine_modules()}
+    sources = {
+        name: _without_manual((PACKAGE / f"{name}.py").read_text(), keep_own=name == ENTRY)
+        for name in machine_modules()
+    }
     return lzma.compress(json.dumps(sources).encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def _without_manual(source: str) -> str:
-    """The same program without comments and docstrings: a template may have 51,200 bytes."""
+def _without_manual(source: str, *, keep_own: bool) -> str:
+    """The same program without comments and docstrings: a template may have 51,200 bytes. `hf --help` prints one."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or not ast.get_docstring(node):
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)) or not ast.get_docstring(node):
+            continue
+        if keep_own and isinstance(node, ast.Module):
             continue
         node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree) + "\n"
