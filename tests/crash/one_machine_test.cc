@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 constexpr std::int64_t kForEver = 1'000'000'000;
-constexpr int kRefused = 78;
+constexpr int kRefused = 2;
 
 std::int64_t newest_in(const fs::path& directory) {
   std::int64_t newest = -1;
@@ -36,9 +36,15 @@ class OneMachine : public testing::Test {
     return driver(disk(), steps, {"every=10", "keep=3", "pace-us=1000"});
   }
   std::vector<std::string> supervised(const std::vector<std::string>& command) const {
-    std::vector<std::string> words{HOLDFAST_BIN_DIR "/holdfast", "supervise",     "--directory",
-                                   disk().native(),              "--mirror",      home().native(),
-                                   "--first-delay",              "1ms",           "--"};
+    std::vector<std::string> words{HOLDFAST_BIN_DIR "/holdfast",
+                                   "supervise",
+                                   "--directory",
+                                   disk().native(),
+                                   "--mirror",
+                                   home().native(),
+                                   "--first-delay",
+                                   "1ms",
+                                   "--"};
     words.insert(words.end(), command.begin(), command.end());
     return words;
   }
@@ -46,8 +52,12 @@ class OneMachine : public testing::Test {
     more.insert(more.begin(), HOLDFAST_BIN_DIR "/holdfast");
     return more;
   }
-  static Ended holdfast(const std::vector<std::string>& more) { return Subprocess(words(more), quiet()).wait(); }
-  Ended mirror_once() const { return holdfast({"mirror", disk().native(), "--to", home().native(), "--once"}); }
+  static Ended holdfast(const std::vector<std::string>& more) {
+    return Subprocess(words(more), quiet()).wait();
+  }
+  Ended mirror_once() const {
+    return holdfast({"mirror", disk().native(), "--to", home().native(), "--once"});
+  }
   Ended fetch() const { return holdfast({"fetch", disk().native(), "--from", home().native()}); }
   Ended prune(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{"prune", disk().native(), "--keep", "last=2", "--home", home().native()};
@@ -93,7 +103,8 @@ TEST_F(OneMachine, NoHelperEndsASupervisedRun) {
 TEST_F(OneMachine, NoFetchBesideASupervisorThatHasNoTrainerJustNow) {
   ASSERT_EQ(drive(disk(), 20, {"every=10"}).exit_code, 0);
   Subprocess machine(supervised({"/bin/sh", "-c", "echo up; sleep 600"}));
-  ASSERT_TRUE(machine.wait_until([&] { return machine.out().find("up") != std::string::npos; })) << machine.err();
+  ASSERT_TRUE(machine.wait_until([&] { return machine.out().find("up") != std::string::npos; }))
+      << machine.err();
   expect_one_line(fetch(), kRefused, "fetches before each start by itself");
   expect_one_line(mirror_once(), kRefused, "another mirror on this machine");
   EXPECT_NE(prune().exit_code, 0);
@@ -111,7 +122,9 @@ TEST_F(OneMachine, TwoMirrorsByHandFromBeforeTheFirstCheckpoint) {
   Subprocess two(by_hand, quiet());
   Subprocess run(trainer());
   ASSERT_TRUE(run.wait_until([&] { return newest_in(home()) > 100; })) << run.err() << one.err() << two.err();
-  const auto refused = [](Subprocess& mirror) { return mirror.err().find("another mirror") != std::string::npos; };
+  const auto refused = [](Subprocess& mirror) {
+    return mirror.err().find("another mirror") != std::string::npos;
+  };
   ASSERT_TRUE(run.wait_until([&] { return refused(one) || refused(two); })) << "both mirror";
   Subprocess& second = refused(one) ? one : two;
   Subprocess& first = refused(one) ? two : one;

@@ -31,8 +31,8 @@ HOME belongs to one run on one machine at a time: the mirror claims it. It ends 
 claimed it since. SIGTERM: the newest checkpoint may still get home, within HOLDFAST_TERM_GRACE.
 One mirror serves a DIR: a second one on this machine is refused.
 
-Exit code: 0: the newest checkpoint is home. 75: it was told to stop before. 76: another machine owns HOME.
-78: another mirror on this machine brings DIR home.
+Exit code: 0: the newest checkpoint is home. 2: refused: another mirror on this machine brings DIR home. 75: it was
+told to stop before. 76: another machine owns HOME.
 
 Example:
   holdfast mirror /nvme/run1 --to /mnt/efs/run1)";
@@ -40,7 +40,7 @@ Example:
 constexpr char kFetchFooter[] =
     R"(Run it before each start of a trainer whose DIR may be new or empty. It claims the next attempt in HOME, and fetches
 the newest checkpoint that verifies if DIR lacks it. `holdfast supervise --mirror HOME` does it by itself, and fetch
-is refused (78) while it runs, or while a trainer runs in DIR on this machine.
+is refused (2) while it runs, or while a trainer runs in DIR on this machine.
 
 Example:
   holdfast fetch /nvme/run1 --from rclone:s3:bucket/run1)";

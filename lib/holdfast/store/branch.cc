@@ -24,9 +24,25 @@ bool is_word(std::string_view text) {
 }
 
 // As a record holds it: a path may be any bytes, and an attribute is a text.
-std::string with_word(const std::string& name, const std::string& word) {
-  const std::string readable = is_utf8(name) ? name : printable(name, kLongestName);
-  return word.empty() ? readable : readable + "@" + word;
+std::string readable(const std::string& name) { return is_utf8(name) ? name : printable(name, kLongestName); }
+
+const std::string& name_of(const StartingPoint& point, const std::string& file) {
+  return point.outside.empty() ? file : point.outside;
+}
+
+bool is_checkpoint(const std::string& path) {
+  return parse_checkpoint_name(std::filesystem::path(path).filename().native()).has_value();
+}
+
+// Any word of `branch` will do if the point has none: the run has gone back there, and once more.
+bool is_from(const std::string& branch, const StartingPoint& point) {
+  const std::size_t at = branch.rfind('@');
+  const bool has_word = at != std::string::npos && is_checkpoint(branch.substr(0, at));
+  const std::string name = has_word ? branch.substr(0, at) : branch;
+  if (!point.word.empty() && !(has_word && branch.substr(at + 1) == point.word)) return false;
+  if (!point.step) return name == readable(name_of(point, point.file.value_or(std::string())));
+  const auto id = parse_checkpoint_name(name);
+  return id && id->step == *point.step;
 }
 
 // Removes "@…" and returns the word. Any other file may have an "@" in its name.
@@ -34,8 +50,7 @@ std::string cut_word(std::string& text) {
   const std::size_t at = text.rfind('@');
   if (at == std::string::npos) return {};
   const std::string before = text.substr(0, at);
-  if (!parse_int(before) && !parse_checkpoint_name(std::filesystem::path(before).filename().native()))
-    return {};
+  if (!parse_int(before) && !is_checkpoint(before)) return {};
   std::string word = text.substr(at + 1);
   if (!is_word(word)) {
     throw UsageError("resume_from " + printable(text, kLongestShown) +
@@ -84,24 +99,20 @@ StartingPoint starting_point_from(const std::string& text, FileSystem& file_syst
 }
 
 std::string branch_from(const StartingPoint& point, const std::string& name) {
-  return with_word(point.outside.empty() ? name : point.outside, point.word);
+  const std::string branch = readable(name_of(point, name));
+  return point.word.empty() ? branch : branch + "@" + point.word;
 }
 
 bool has_grown_from(const Branches& branches, const StartingPoint& point) {
-  return std::any_of(branches.begin(), branches.end(), [&](std::string branch) {
-    if (!point.step) return branch == branch_from(point, point.file.value_or(std::string()));
-    const std::string end = with_word({}, point.word);
-    if (!branch.ends_with(end)) return false;
-    const auto id = parse_checkpoint_name(std::string_view(branch).substr(0, branch.size() - end.size()));
-    return id && id->step == *point.step;
-  });
+  return std::any_of(branches.begin(), branches.end(),
+                     [&](const std::string& branch) { return is_from(branch, point); });
 }
 
 std::string once_more(const StartingPoint& point) {
   if (point.step) return "give resume_from " + std::to_string(*point.step) + "@WORD with a word that is new";
-  const std::filesystem::path file = point.file.value_or(point.outside);
-  if (!parse_checkpoint_name(file.filename().native())) return "give a copy of that file under another name";
-  return "give resume_from " + file.native() + "@WORD with a word that is new";
+  const std::string file = point.file.value_or(point.outside);
+  if (!is_checkpoint(file)) return "give a copy of that file under another name";
+  return "give resume_from " + file + "@WORD with a word that is new";
 }
 
 }}  // namespace holdfast::v0_2

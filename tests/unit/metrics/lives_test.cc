@@ -144,7 +144,7 @@ class Lives {
     written();
     std::optional<SavedEvent> saved;
     if (from.evaluation_due) {
-      if (chance(3)) return;  // killed in that evaluation
+      if (!last && chance(3)) return;  // killed in that evaluation
       evaluate(sinks, from.step, saved);
     }
     const std::int64_t end = from.step + (last ? 30 : 1 + below(25));
