@@ -59,7 +59,7 @@ TEST_F(BrokenPipe, SuperviseRestartsAndRunsItsHook) {
 TEST_F(BrokenPipe, SoItDoesBehindAFrontProcess) {
   const Words inner = supervised(kSoon, looks() + "[ $(wc -l <lives) -ge 3 ] || exit 75");
   const Ended ended =
-      Subprocess({"/bin/sh", "-c", "sleep 60 & exec " HOLDFAST_BIN_DIR "/holdfast" + quoted(inner)}, {}, [] {
+      Subprocess({"/bin/sh", "-c", "sleep 20 & exec " HOLDFAST_BIN_DIR "/holdfast" + quoted(inner)}, {}, [] {
         lose_reader({STDOUT_FILENO, STDERR_FILENO});
       }).wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.signal;
@@ -81,6 +81,7 @@ TEST_F(BrokenPipe, LaunchCheckRehearseMirrorAndFetchGoOn) {
   const auto trains = [&](const char* name) {
     Words words = supervised({}, looks() + "echo trained >>" + name + "; exit 3");
     words.front() = name;
+    if (words.front() == "launch") words.insert(words.begin() + 1, {"--nproc", "1"});
     return words;
   };
   for (const char* const name : {"launch", "rehearse", "check"}) {

@@ -255,6 +255,18 @@ TEST_F(Launch, WhatARankLeavesBehindEnds) {
   EXPECT_THAT(noted("heard"), UnorderedElementsAre("late"));
 }
 
+// A shell without `exec` ends by SIGTERM at once, and its trainer commits longer than leftovers are waited for.
+TEST_F(Launch, AfterAStopWhatARankLeavesBehindHasItsGrace) {
+  Subprocess process(command({"--nproc", "1"},
+                             "(trap 'sleep 7; echo committed >>heard; exit 75' TERM; "
+                             ": >ready; " +
+                                 kStay + "); true"));
+  ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
+  process.send(SIGTERM);
+  process.wait();
+  EXPECT_THAT(noted("heard"), Contains("committed"));
+}
+
 TEST_F(Launch, SignalsReachEveryRankOnce) {
   for (const int signal : {SIGTERM, SIGINT}) {
     fs::remove_all(folder_.path() / "heard");

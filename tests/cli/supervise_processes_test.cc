@@ -115,7 +115,7 @@ TEST_F(Supervise, AStopOfAShellWhoseTrainerWasInterruptedIsAnInterruption) {
     fs::remove_all(folder_.path() / "run");
     for (const std::string file : {"lives", "ready"}) fs::remove(folder_.path() / file);
     const std::string trainer =
-        "n=1; (trap '" + attempt("interrupted", "5") + "exit 75' TERM; : >ready; " + stay() + ")" + after;
+        "(trap 'n=1; " + attempt("interrupted", "5") + "exit 75' TERM; : >ready; " + stay() + ")" + after;
     Subprocess process(command(in_directory(), script(trainer)));
     ASSERT_TRUE(process.wait_until([&] { return there("ready"); }));
     process.send(SIGTERM);

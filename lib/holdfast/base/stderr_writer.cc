@@ -65,6 +65,11 @@ bool wait_for_room(int fd, Duration limit) noexcept {
 
 }  // namespace
 
+bool has_reader(int stream) noexcept {
+  pollfd output{.fd = stream, .events = 0, .revents = 0};
+  return ::poll(&output, 1, 0) <= 0 || (output.revents & (POLLERR | POLLHUP)) == 0;
+}
+
 bool StderrWriter::has_room() noexcept { return wait_for_room(STDERR_FILENO, Duration::zero()); }
 
 bool StderrWriter::write(std::string_view text) noexcept {

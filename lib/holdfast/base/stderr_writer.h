@@ -16,6 +16,10 @@
 
 namespace holdfast { inline namespace v0_2 {
 
+// False for a pipe whose reader has ended, or a terminal that is gone: such a stream would end a command that
+// is started with it at its first line. Async-signal-safe.
+bool has_reader(int stream) noexcept;
+
 class StderrWriter {
  public:
   // After a wait that found no room the next ones are not waited for, until the reader reads again.

@@ -35,6 +35,8 @@ constexpr Duration kBetweenKills = 5s;
 constexpr Duration kTogether = 3s;
 // Only limits are looked at so rarely: the end of a rank ends the wait at once, by SIGCHLD.
 constexpr Duration kBetweenLooks = 1s;
+// The end of a process that a rank left behind may come without SIGCHLD.
+constexpr Duration kBetweenLooksAtGroups = 5ms;
 // As a trainer counts them (signal_latch.cc): sent to a whole service, one SIGINT comes by its supervisor,
 // too.
 constexpr Duration kPassedOn = 200ms;
@@ -140,7 +142,11 @@ class Launch {
         kill_at_ = Clock::real().now() + kBetweenKills;
       }
     }
-    ranks_->clear();
+    ranks_->clear([this] {
+      pass_on(inbox_.wait(kBetweenLooksAtGroups));
+      // After a stop a shell may have ended before its trainer, which commits and needs the grace.
+      return asked_to_stop_ ? kill_at_ : std::nullopt;
+    });
     const LaunchVerdict verdict = verdict_of(ranks_->endings());
     if (verdict.code == 0) {
       log_info(verdict.text);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <thread>
 
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/started_process.h"
@@ -16,9 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The launcher waits at most this long for processes that a rank left behind: no rank needs them.
+// The launcher waits this long for processes that a rank left behind: no rank needs them.
 constexpr Duration kLeave = 5s;
-constexpr Duration kBetweenLooksAtGroups = 5ms;
 
 std::vector<int> ranks_of(const std::vector<RankSetting>& settings) {
   std::vector<int> ranks;
@@ -129,12 +127,12 @@ void LaunchedRanks::signal_groups(int signal) const {
   }
 }
 
-void LaunchedRanks::clear() {
+void LaunchedRanks::clear(const std::function<std::optional<SteadyTime>()>& wait) {
+  const SteadyTime usual_end = Clock::real().now() + kLeave;
   int status = 0;
   if (!groups_gone()) {
     signal_groups(SIGTERM);
-    for (Duration waited{}; waited < kLeave && !groups_gone(); waited += kBetweenLooksAtGroups) {
-      std::this_thread::sleep_for(kBetweenLooksAtGroups);
+    while (!groups_gone() && Clock::real().now() < wait().value_or(usual_end)) {
       // A zombie keeps its group alive, so it is reaped before the next look.
       while (reap_one(status) > 0) {
       }

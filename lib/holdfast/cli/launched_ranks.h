@@ -10,10 +10,13 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "holdfast/base/clock.h"
 #include "holdfast/cli/launch_verdict.h"
 #include "holdfast/cli/rank_guardian.h"
 #include "holdfast/cli/rank_output.h"
@@ -47,9 +50,9 @@ class LaunchedRanks {
   void send(int signal) const;
   // The same, because another rank has failed: from now on endings do not count.
   void tell(int signal);
-  // Ends processes that the ranks left behind in their groups (SIGTERM, SIGKILL after 5 s), and prints their
-  // last lines.
-  void clear();
+  // Ends processes that the ranks left behind in their groups: SIGTERM, and SIGKILL after 5 s or at the time
+  // that `wait` names. Prints their last lines. `wait`: called again and again, takes some milliseconds.
+  void clear(const std::function<std::optional<SteadyTime>()>& wait);
 
  private:
   struct Process {

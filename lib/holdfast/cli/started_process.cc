@@ -12,6 +12,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/stderr_writer.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 
@@ -26,14 +27,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
-}
-
-// A pipe whose reader has ended, or a terminal that is gone, would end most commands at their first line.
-void replace_without_reader(int stream) {
-  pollfd output{.fd = stream, .events = 0, .revents = 0};
-  if (poll(&output, 1, 0) <= 0 || (output.revents & (POLLERR | POLLHUP)) == 0) return;
-  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (nothing >= 0) dup2(nothing, stream);
 }
 
 // Runs between fork and exec, so it makes only async-signal-safe calls.
@@ -53,7 +46,11 @@ void replace_without_reader(int stream) {
   }
   if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
   if (options.error >= 0) dup2(options.error, STDERR_FILENO);
-  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) replace_without_reader(stream);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (has_reader(stream)) continue;
+    const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, stream);
+  }
   // The one descriptor that stays open across exec.
   if (options.inherited >= 0) fcntl(options.inherited, F_SETFD, 0);
   // exec keeps an ignored signal ignored, so the command gets what this program had at its start.

@@ -2,12 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <filesystem>
 
 #include "holdfast/interruption/internal/risk_hook.h"
 #include "support/captured_log.h"
+#include "support/child_process.h"
 #include "support/fake_clock.h"
 #include "support/gate.h"
 #include "support/soon.h"
@@ -111,6 +115,25 @@ TEST(RiskHook, SaysHowACommandEnded) {
   EXPECT_THAT(text, testing::HasSubstr("ended with code 3"));
   EXPECT_THAT(text, testing::HasSubstr("was ended by signal 9"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+// The reader of the training's log has ended: what the command prints must not end it.
+TEST(RiskHook, ACommandThatPrintsNeedsNoReader) {
+  TemporaryFolder folder;
+  const auto sign = folder.path() / "sign";
+  const std::string text = "/bin/echo said && /bin/echo said >&2 && touch " + sign.native();
+  ChildProcess child([&] {
+    int ends[2];
+    if (pipe(ends) != 0 || close(ends[0]) != 0) return 1;
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) dup2(ends[1], stream);
+    close(ends[1]);
+    std::signal(SIGPIPE, SIG_IGN);  // as in every training
+    internal::RiskHook hook;
+    hook.start({.text = text});
+    return soon([&] { return !hook.reap(); }) ? 0 : 2;
+  });
+  EXPECT_EQ(child.wait().exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(sign));
 }
 
 }}  // namespace holdfast::test

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -11,6 +12,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/stderr_writer.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -33,6 +35,10 @@ class SpawnSettings {
                              POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    // The reader of the training's log may have ended, and a command that prints would end with SIGPIPE.
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+      if (!has_reader(stream)) posix_spawn_file_actions_addopen(&files, stream, "/dev/null", O_WRONLY, 0);
+    }
   }
   ~SpawnSettings() {
     posix_spawn_file_actions_destroy(&files);
