@@ -1,6 +1,7 @@
 // `holdfast report`: where a run's time went.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,17 @@ TEST_F(Report, DrawsEachAttemptOnceAsSvg) {
     EXPECT_THAT(svg, HasSubstr(">attempt " + std::to_string(attempt) + "<"));
   }
   EXPECT_THAT(svg, HasSubstr("<title>ec2: deadline terminate</title>"));
+}
+
+TEST_F(Report, TheUmaskDecidesWhoReadsAPageAndAReplacedOneStaysAsItWas) {
+  const auto mode = [&] { return static_cast<unsigned>(fs::status(path("x.html")).permissions()); };
+  umask(027);
+  EXPECT_EQ(run({directory(), "--html", path("x.html")}).exit_code, 0);
+  umask(022);
+  EXPECT_EQ(mode(), 0640u);
+  fs::permissions(path("x.html"), fs::perms(0664));
+  EXPECT_EQ(run({directory(), "--html", path("x.html")}).exit_code, 0);
+  EXPECT_EQ(mode(), 0664u);
 }
 
 // "--svg /dev/stdout" must not put a file in that device's place.

@@ -161,7 +161,8 @@ class MemoryDirectory final : public Directory {
   std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
     check_name(path_, name);
     const Lock lock(disk_->mutex);
-    const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
+    const bool create =
+        mode == OpenMode::create || mode == OpenMode::create_shared || mode == OpenMode::create_direct;
     InodePtr inode = find(name);
     if (create && inode != nullptr) return nullptr;
     const bool must_exist = mode == OpenMode::read || mode == OpenMode::overwrite_direct;

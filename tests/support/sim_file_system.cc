@@ -93,7 +93,9 @@ class SimDirectory final : public Directory {
   std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
     check_name(path_, name);
     auto node = disk().find(node_, name);
-    if (node && (mode == OpenMode::create || mode == OpenMode::create_direct)) return nullptr;
+    const bool create =
+        mode == OpenMode::create || mode == OpenMode::create_shared || mode == OpenMode::create_direct;
+    if (node && create) return nullptr;
     if (!node) {
       if (mode == OpenMode::read || mode == OpenMode::overwrite_direct) return nullptr;
       node = disk().make(node_, name, FileKind::regular);

@@ -34,11 +34,13 @@ NewFile::NewFile(Directory& directory, std::string name, std::string temporary)
     : directory_(directory),
       name_(std::move(name)),
       temporary_(std::move(temporary)),
-      file_(directory_.open(temporary_, OpenMode::create)) {
+      file_(directory_.open(temporary_, OpenMode::create_shared)) {
   if (file_ == nullptr) {
     throw IoError("create", directory_.path() + "/" + temporary_, EEXIST,
                   "delete what an earlier export left");
   }
+  // Now: a file that only its owner may read must not be readable while it is written.
+  if (const auto replaced = directory_.status(name_)) file_->take_access_of(*replaced);
 }
 
 NewFile::~NewFile() {

@@ -138,7 +138,8 @@ class Collector {
       throw Refusal{"a tensor in '" + printable(name) + "' has a key that is neither a text nor a number"};
     }
     others.resize(noted);
-    if (!name.empty()) note(name);
+    // Once for all such keys of a dict.
+    if (!name.empty() && (others.empty() || others.back() != name)) note(name);
   }
   static bool is_plain(const PickleValue& value) {
     return value.kind != Kind::tensor && items_of(value) == nullptr && !is_sequence(value);

@@ -62,6 +62,9 @@ class HOLDFAST_EXPORT File {
   // Lets other users read it (mode 0644), which a file of the run directory never is. Does nothing in a file
   // system of a test.
   virtual void let_others_read() {}
+  // Mode, owner and group of the file that this one will replace. A group that this process may not give gets
+  // no access. Does nothing in a file system of a test.
+  virtual void take_access_of(const FileStatus& /*replaced*/) {}
   // Reports errors that only close can see (NFS, EDQUOT). The descriptor is closed in any case.
   virtual void close() = 0;
 };
@@ -69,6 +72,7 @@ class HOLDFAST_EXPORT File {
 enum class OpenMode {
   read,              // must exist
   create,            // read and write; must not exist (O_EXCL), mode 0600
+  create_shared,     // as create, with mode 0666 without the umask: a file for other programs
   create_direct,     // as create, with O_DIRECT if the file system allows it; otherwise buffered, and the
                      // pages are written back and dropped soon
   overwrite_direct,  // as create_direct, but must exist; keeps its length and bytes
@@ -115,7 +119,13 @@ class HOLDFAST_EXPORT FileSystem {
   // Opens a directory by absolute or relative path. With `create`, makes missing components (0700 for the
   // last) and fsyncs the parents of the new ones. nullptr if it is missing and `create` is false.
   virtual std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) = 0;
-  // Opens a file outside run directories (a metrics file, a file given by --resume-from).
+  // As open_directory(path, true), but the last one has the mode 0777 without the umask: a folder of files
+  // that other programs read.
+  virtual std::unique_ptr<Directory> make_shared_directory(const std::filesystem::path& path) {
+    return open_directory(path, true);
+  }
+  // Opens a file outside run directories (a metrics file, a file given by --resume-from). A new one has the
+  // mode 0666 without the umask.
   virtual std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) = 0;
   // True if `path` is the root of a mounted file system.
   virtual bool is_mount_point(const std::filesystem::path& path) const = 0;

@@ -19,7 +19,7 @@ namespace holdfast { inline namespace v0_2 {
 
 class HOLDFAST_EXPORT LineFile {
  public:
-  // Creates the file if it is missing (0600).
+  // Creates the file if it is missing, for other programs (FileSystem::open_file).
   LineFile(FileSystem& file_system, const std::filesystem::path& path);
   // Requires a file that was opened with OpenMode::append.
   explicit LineFile(std::unique_ptr<File> file);

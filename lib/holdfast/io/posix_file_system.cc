@@ -35,8 +35,9 @@ void sync_name(const std::filesystem::path& parent, bool made) {
   if (fsync(directory.get()) != 0 && (made || errno == EIO)) fail("fsync", parent.native());
 }
 
-// Creates the missing components of an absolute path. Returns the deepest directory that existed before.
-std::filesystem::path make_missing(const std::filesystem::path& path) {
+// Creates the missing components of an absolute path, the last one with `last`. Returns the deepest directory
+// that existed before.
+std::filesystem::path make_missing(const std::filesystem::path& path, mode_t last) {
   std::filesystem::path existing = path;
   struct stat status {};
   while (stat(existing.c_str(), &status) != 0) {
@@ -48,7 +49,7 @@ std::filesystem::path make_missing(const std::filesystem::path& path) {
     if (component == ".") continue;
     at /= component;
     // Checkpoints are the user's alone (rule 8); parents on the way may serve others too.
-    const mode_t mode = at == path ? 0700 : 0755;
+    const mode_t mode = at == path ? last : 0755;
     // EEXIST: another rank of this run creates the same path at this moment.
     if (retry([&] { return mkdir(at.c_str(), mode); }) != 0 && errno != EEXIST) fail("mkdir", at.native());
   }
@@ -58,6 +59,15 @@ std::filesystem::path make_missing(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem::path& path, bool create) {
+  return open_or_make(path, create, 0700);
+}
+
+std::unique_ptr<Directory> PosixFileSystem::make_shared_directory(const std::filesystem::path& path) {
+  return open_or_make(path, true, 0777);
+}
+
+std::unique_ptr<Directory> PosixFileSystem::open_or_make(const std::filesystem::path& path, bool create,
+                                                         unsigned mode) {
   if (path.empty()) throw UsageError("the name of a directory is empty");
   // ".." after a symbolic link depends on the link's target, so the text alone cannot be normalised.
   const bool upwards = std::find(path.begin(), path.end(), "..") != path.end();
@@ -65,7 +75,7 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
       upwards ? std::filesystem::weakly_canonical(path) : std::filesystem::absolute(path).lexically_normal();
   if (!full.has_filename() && full != full.root_path()) full = full.parent_path();  // "dir/"
   if (create) {
-    const std::filesystem::path existing = make_missing(full);
+    const std::filesystem::path existing = make_missing(full, mode);
     struct stat status {};
     if (stat(full.c_str(), &status) != 0) fail("stat", full.native());
     const dev_t device = status.st_dev;
@@ -89,12 +99,14 @@ std::unique_ptr<Directory> PosixFileSystem::open_directory(const std::filesystem
 
 std::unique_ptr<File> PosixFileSystem::open_file(const std::filesystem::path& path, OpenMode mode) {
   int flags = O_RDONLY | O_NONBLOCK;  // a FIFO must not block the open
-  if (mode == OpenMode::create || mode == OpenMode::create_direct) flags = O_RDWR | O_CREAT | O_EXCL;
+  const bool create =
+      mode == OpenMode::create || mode == OpenMode::create_shared || mode == OpenMode::create_direct;
+  if (create) flags = O_RDWR | O_CREAT | O_EXCL;
   if (mode == OpenMode::overwrite_direct) flags = O_RDWR | O_NONBLOCK;
   if (mode == OpenMode::append) flags = O_RDWR | O_CREAT | O_APPEND;
   // Links are followed, unlike in a run directory: a person names these files, and may name a link on
-  // purpose.
-  const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0600); }); };
+  // purpose. Other programs read them, so the umask decides about the mode of a new one.
+  const auto try_open = [&] { return retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }); };
   Descriptor opened(try_open());
   // Append mode reads too, to see whether the last line is torn. Writing alone is enough if it has to be.
   if (!opened && mode == OpenMode::append && errno == EACCES) {

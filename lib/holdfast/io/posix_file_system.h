@@ -29,11 +29,15 @@ class HOLDFAST_EXPORT PosixFileSystem final : public FileSystem {
   explicit PosixFileSystem(PosixOptions options = {}) : options_(options) {}
 
   std::unique_ptr<Directory> open_directory(const std::filesystem::path& path, bool create) override;
+  std::unique_ptr<Directory> make_shared_directory(const std::filesystem::path& path) override;
   std::unique_ptr<File> open_file(const std::filesystem::path& path, OpenMode mode) override;
   bool is_mount_point(const std::filesystem::path& path) const override;
   bool on_root_file_system(const std::filesystem::path& path) const override;
 
  private:
+  // `mode`: of the last component, if it is missing.
+  std::unique_ptr<Directory> open_or_make(const std::filesystem::path& path, bool create, unsigned mode);
+
   PosixOptions options_;
 };
 

@@ -179,7 +179,7 @@ void CsvFile::check(FileSystem& file_system, const std::filesystem::path& path) 
 CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, const CsvPosition& position)
     : path_(path) {
   check(file_system, path);
-  const auto directory = file_system.open_directory(folder_of(path), true);
+  const auto directory = file_system.make_shared_directory(folder_of(path));
   const std::string name = path.filename().string();
   // Fixed, so that a killed run leaves at most one such file.
   const std::string temporary = name + ".tmp";
@@ -187,12 +187,13 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
   // complete.
   if (!directory->status(name) && directory->status(temporary)) directory->rename_new(temporary, name);
   directory->unlink(temporary);
-  file_ = directory->open(temporary, OpenMode::create);
+  file_ = directory->open(temporary, OpenMode::create_shared);
   // The name was unlinked a moment ago, so another process writes the same file.
   if (file_ == nullptr) throw IoError("create", directory->path() + "/" + temporary, EEXIST);
 
   Copy copy(*file_, position);
   try {
+    if (const auto replaced = directory->status(name)) file_->take_access_of(*replaced);
     if (const auto old = directory->open(name, OpenMode::read)) copy.from(*old);
     copy.finish();
   } catch (...) {

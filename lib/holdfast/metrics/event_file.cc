@@ -119,7 +119,7 @@ WireMessage& WireMessage::numbers(int field, std::span<const double> values) {
 }
 
 EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& directory, WallTime now) {
-  const auto folder = file_system.open_directory(directory, true);
+  const auto folder = file_system.make_shared_directory(directory);
   // Readers order the files of a run by this number, so a later attempt needs a larger one.
   std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   for (const DirectoryEntry& entry : folder->list()) {
@@ -134,7 +134,7 @@ EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& direc
     std::snprintf(digits.data(), digits.size(), "%010lld", static_cast<long long>(number));
     const std::string name = std::string(kEventFilePrefix) + digits.data() + end + ".holdfast";
     path_ = directory / name;
-    file_ = folder->open(name, OpenMode::create);
+    file_ = folder->open(name, OpenMode::create_shared);
   }
   if (file_ == nullptr) throw IoError("create", path_, EEXIST);
   // Readers expect this record first.

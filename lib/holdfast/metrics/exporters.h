@@ -42,8 +42,8 @@ struct PrometheusOptions {
   Duration every = std::chrono::seconds(10);  // the file is replaced at most that often, and at the end
 };
 
-// Replaces `file` by rename: a reader sees the old one or the new one. Mode 0644, because the collector is
-// another user. Its folder must exist.
+// Replaces `file` by rename: a reader sees the old one or the new one. A first one has the mode 0644, because
+// the collector is another user; later ones keep mode and owner. Its folder must exist.
 HOLDFAST_EXPORT std::unique_ptr<MetricSink> prometheus_sink(FileSystem& file_system,
                                                             std::filesystem::path file,
                                                             const PrometheusOptions& options = {},

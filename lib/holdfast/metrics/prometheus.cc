@@ -97,8 +97,9 @@ class PrometheusSink final : public MetricSink {
     if (file == nullptr) throw IoError("create", folder_of(file_) / temporary, EEXIST);
     try {
       const std::string content = text();
-      // node_exporter runs as another user.
-      file->let_others_read();
+      const auto replaced = folder->status(file_.filename().string());
+      // node_exporter runs as another user. Whoever has changed the file's access keeps that.
+      replaced ? file->take_access_of(*replaced) : file->let_others_read();
       file->write_at(std::as_bytes(std::span(content)), 0);
       // NFS and quotas may report a failed write only here, and such a file must not replace the old one.
       file->close();

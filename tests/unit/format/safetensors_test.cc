@@ -232,7 +232,7 @@ TEST(Safetensors, HeadersThatMeanSomethingElseAreRefused) {
   expect(a + R"({"dtype":"F32","dtype":"F32"}})", 8, "'dtype' appears twice");
   expect(a + R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", 8, "unknown member 'more'");
   expect(a + R"({"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", 8, "type 'F33' cannot be read");
-  expect(a + R"({"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", 1, "type 'F4' cannot be read");
+  expect(a + R"({"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,1]}})", 1, "type 'F6_E2M3' cannot be read");
   expect(a + R"({"dtype":"f32","shape":[2],"data_offsets":[0,8]}})", 8, "type 'f32' cannot be read");
   expect(R"({"__metadata__":{"a":1}})", 0, "a number at 'a'");
   expect(R"({"__metadata__":{"a":{}}})", 0, "an object at 'a'");

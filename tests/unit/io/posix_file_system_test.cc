@@ -38,13 +38,37 @@ unsigned mode_of(const std::filesystem::path& path) {
   return status.st_mode & 07777;
 }
 
-TEST_F(Posix, NewFilesAndFoldersAreOurs) {
+TEST_F(Posix, NewFilesAndFoldersOfARunAreOurs) {
   fs.open_directory(folder / "a/b", true)->open("f", OpenMode::create)->close();
-  fs.open_file(folder / "m", OpenMode::append)->close();
   EXPECT_EQ(mode_of(folder / "a"), 0755u);
   EXPECT_EQ(mode_of(folder / "a/b"), 0700u);
   EXPECT_EQ(mode_of(folder / "a/b/f"), 0600u);
-  EXPECT_EQ(mode_of(folder / "m"), 0600u);
+}
+
+TEST_F(Posix, FilesForOtherProgramsHaveTheModeOfAnyNewFile) {
+  umask(027);
+  fs.make_shared_directory(folder / "a/b")->open("f", OpenMode::create_shared)->close();
+  fs.open_file(folder / "m", OpenMode::append)->close();
+  umask(022);
+  EXPECT_EQ(mode_of(folder / "a/b"), 0750u);
+  EXPECT_EQ(mode_of(folder / "a/b/f"), 0640u);
+  EXPECT_EQ(mode_of(folder / "m"), 0640u);
+}
+
+TEST_F(Posix, AFileTakesTheAccessOfTheOneThatItReplaces) {
+  const auto directory = fs.open_directory(folder, true);
+  directory->open("old", OpenMode::create)->close();
+  ASSERT_EQ(chmod((folder / "old").c_str(), 0664), 0);
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(chown((folder / "old").c_str(), 4711, 4712), 0);
+  }
+  const auto file = directory->open("new", OpenMode::create);
+  file->take_access_of(directory->status("old").value());
+  const FileStatus made = directory->status("new").value();
+  EXPECT_EQ(made.mode, 0664u);
+  EXPECT_EQ(made.owner, root ? 4711u : geteuid());
+  EXPECT_EQ(made.group, root ? 4712u : getegid());
 }
 
 TEST_F(Posix, PathsMayBeRelativeEndInASlashAndContainLinks) {

@@ -392,6 +392,22 @@ TEST_F(CsvTest, APowerCutAfterAResumeLeavesTheOldRowsOrTheNew) {
   }
 }
 
+TEST_F(CsvTest, TheUmaskDecidesWhoReadsTheFileAndAResumeChangesNothing) {
+  test::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "curves/a.csv";
+  const auto mode = [](const std::filesystem::path& of) {
+    return static_cast<unsigned>(std::filesystem::status(of).permissions());
+  };
+  umask(027);
+  CsvSink(FileSystem::real(), path, {}, clock_).begin({.step = 0, .attempt = 1});
+  umask(022);
+  EXPECT_EQ(mode(path), 0640u);
+  EXPECT_EQ(mode(path.parent_path()), 0750u);
+  std::filesystem::permissions(path, std::filesystem::perms(0664));
+  CsvSink(FileSystem::real(), path, {}, clock_).begin({.step = 0, .attempt = 2});
+  EXPECT_EQ(mode(path), 0664u);
+}
+
 TEST_F(CsvTest, AnOlderProcessThatStillWritesDoesNotMeetTheNewOne) {
   const auto old = begin(0, 1);
   train(*old, 1, 9);

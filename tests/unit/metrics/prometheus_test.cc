@@ -145,6 +145,11 @@ TEST(Prometheus, OthersMayReadTheFileAndNothingElseIsLeft) {
   struct stat found {};
   ASSERT_EQ(stat(path.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0644U);
+  // Somebody has given it to a group alone.
+  ASSERT_EQ(chmod(path.c_str(), 0640), 0);
+  tell_everything(*prometheus_sink(FileSystem::real(), path));
+  ASSERT_EQ(stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0640U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 

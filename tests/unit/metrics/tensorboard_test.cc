@@ -1,6 +1,7 @@
 // TensorBoard's own reader reads what tensorboard_sink() writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
@@ -219,6 +220,20 @@ TEST_F(TensorBoard, ReadsLossesThatAreNoNumbers) {
   sink->step(event);
   sink->flush();
   EXPECT_THAT(read(), HasSubstr("train/loss 1=nan 2=inf\n"));
+}
+
+TEST(TensorBoardSink, TheUmaskDecidesWhoReadsTheFiles) {
+  TemporaryFolder folder;
+  const auto mode = [](const std::filesystem::path& of) {
+    return static_cast<unsigned>(std::filesystem::status(of).permissions());
+  };
+  umask(027);
+  tensorboard_sink(FileSystem::real(), folder.path() / "run/tb")->begin({});
+  umask(022);
+  EXPECT_EQ(mode(folder.path() / "run/tb"), 0750u);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "run/tb")) {
+    EXPECT_EQ(mode(entry.path()), 0640u);
+  }
 }
 
 TEST(TensorBoardSink, WritesAtACommitAndAfterTenSeconds) {

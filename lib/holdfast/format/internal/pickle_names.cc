@@ -18,7 +18,7 @@ constexpr std::string_view kSharded =
     "a DTensor or another tensor in a class of its own, which no checkpoint holds: save its full_tensor()";
 constexpr std::string_view kNested = "a nested tensor, which no checkpoint holds: save its unbind()";
 
-constexpr std::array<NameEntry, 50> kKnownNames{{
+constexpr std::array<NameEntry, 52> kKnownNames{{
     {"collections\nOrderedDict", {Use::dict}},
     {kRebuildTensor, {Use::tensor}},
     {kRebuildTensor2, {Use::tensor}},
@@ -67,6 +67,8 @@ constexpr std::array<NameEntry, 50> kKnownNames{{
     {"torch.distributed.device_mesh\nDeviceMesh", {Use::plain}},
     {"torch.distributed.tensor._dtensor_spec\nDTensorSpec", {Use::plain}},
     {"torch.distributed.tensor._dtensor_spec\nTensorMeta", {Use::plain}},
+    {"torch.distributed.tensor._dtensor_spec\nShardOrderEntry", {Use::plain}},
+    {"torch.distributed._mesh_layout\n_MeshLayout", {Use::plain}},
     {"torch.distributed.tensor.placement_types\nPartial", {Use::plain}},
     {"torch.distributed.tensor.placement_types\nReplicate", {Use::plain}},
     {"torch.distributed.tensor.placement_types\nShard", {Use::plain}},

@@ -82,7 +82,8 @@ class PosixDirectory final : public Directory {
   std::unique_ptr<File> open(std::string_view name, OpenMode mode) override {
     const std::string file = checked(name);
     const std::string full = join(path_, file);
-    const bool create = mode == OpenMode::create || mode == OpenMode::create_direct;
+    const bool shared = mode == OpenMode::create_shared;
+    const bool create = shared || mode == OpenMode::create || mode == OpenMode::create_direct;
     const bool overwrite = mode == OpenMode::overwrite_direct;
     // O_NONBLOCK: a FIFO under this name must not block the open. Regular files ignore the flag.
     int flags = O_NONBLOCK;
@@ -92,8 +93,8 @@ class PosixDirectory final : public Directory {
     if (create) flags |= O_RDWR | O_CREAT | O_EXCL;
     // O_APPEND: the kernel finds the end at each write, so two writers never overwrite each other's lines.
     if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
-    Descriptor opened(
-        not_stale([&] { return open_beneath(fd(), file.c_str(), flags, 0600, options_.openat2); }));
+    Descriptor opened(not_stale(
+        [&] { return open_beneath(fd(), file.c_str(), flags, shared ? 0666 : 0600, options_.openat2); }));
     if (!opened) {
       // What the caller may expect is a value; everything else is an error.
       if ((mode == OpenMode::read || overwrite) && errno == ENOENT) return nullptr;

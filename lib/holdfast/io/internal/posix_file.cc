@@ -145,6 +145,21 @@ class PosixFile final : public File {
     if (fchmod(fd(), 0644) != 0) fail("fchmod", path_);
   }
 
+  void take_access_of(const FileStatus& replaced) override {
+    struct stat own {};
+    if (fstat(fd(), &own) != 0) fail("fstat", path_);
+    mode_t mode = replaced.mode & 0777U;
+    const bool same = own.st_uid == replaced.owner && own.st_gid == replaced.group;
+    // Only root may give a file away; everybody may give it to one of their groups.
+    if (!same && fchown(fd(), replaced.owner, replaced.group) != 0 && own.st_gid != replaced.group &&
+        fchown(fd(), static_cast<uid_t>(-1), replaced.group) != 0) {
+      // What was for one group must not become readable for another one.
+      mode &= ~mode_t{070};
+    }
+    // After the owner: a change of the owner may clear bits of the mode. Some file systems have no modes.
+    if (fchmod(fd(), mode) != 0 && errno != EPERM && errno != EOPNOTSUPP) fail("fchmod", path_);
+  }
+
   void close() override {
     if (!descriptor_) return;
     // Nobody checks this descriptor's close, because nothing was written through it.
