@@ -111,7 +111,7 @@ TEST_F(LostOnDevice, ASaveInFlightBecomesDurable) {
 class CopyBehindTheKernel : public LostOnDevice {
  protected:
   static Words words(const std::filesystem::path& run, const Words& more) {
-    Words all = {"kill=1:9"};
+    Words all = {"kill=1:10", "durable=5"};
     all.insert(all.end(), more.begin(), more.end());
     return device(run, all);
   }

@@ -108,6 +108,8 @@ std::string own_of(SnapshotSource& source) {
     bytes += tensor.bytes();
     tensors.push_back(std::move(tensor));
   }
+  // Such a source need not have copy_own().
+  if (tensors.empty()) return {};
   std::string own(bytes, '\0');
   source.copy_own(ImageLayout(std::move(tensors), std::move(offsets), bytes),
                   std::as_writable_bytes(std::span(own)));

@@ -1,7 +1,9 @@
 // One rank of a training on simulated devices (device_source.h), whose collectives are kernels in the
 // device's queue: dist_device RUN-DIRECTORY STEPS [KEY=VALUE …].
 //
-//   kill=RANK:STEP      that rank is killed after that step, if the run is fresh
+//   kill=RANK:STEP      that rank of a fresh run takes no part in the collective of that step, and is killed
+//                       after its boundary, where all have agreed on what they do
+//   durable=STEP        rank 0 waits there until the save of that step is durable
 //   limit=0             MB/s that a write may take
 //   elements=1000       of the weight
 //   patience=30         seconds that a save may take after a loss
@@ -114,13 +116,14 @@ int train(const std::string& directory, std::int64_t steps, const Given& given) 
   while (source.step() < steps) {
     nccl.begin();
     source.forward();
-    source.device().training.add([&nccl, &gloo] { nccl.kernel(*gloo); });
+    if (source.step() + 1 != dies_at) source.device().training.add([&nccl, &gloo] { nccl.kernel(*gloo); });
     source.update();
     source.spoil_if(nccl.wrong);
     const auto now = std::make_shared<FakeEvent>();
     source.device().training.add([now] { now->set(); });
     const Decision decision = checkpointer.after_step({});
     if (decision.saved) say("saved %lld\n", static_cast<long long>(source.step()));
+    if (group.rank() == 0 && source.step() == number("durable", -1)) decision.save.wait();
     if (decision.stop) break;
     if (source.step() == dies_at) raise(SIGKILL);
     // As one that reads the loss of the step before.
