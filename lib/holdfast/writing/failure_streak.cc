@@ -54,8 +54,9 @@ FailureStreak::Line FailureStreak::failed(const std::string& text, bool may_pass
               line += "; no save has succeeded for " + format_duration(now - state_.first) + " (" +
                       std::to_string(state_.count) + " in a row failed)";
             }
-            if (state_.lasts) line += "; this cannot pass by itself, so stop the run and mend the cause";
-            return line + "; training goes on, " + what_stands(durable);
+            line += state_.lasts ? "; this cannot pass by itself: mend the cause, and start again"
+                                 : "; training goes on";
+            return line + ", " + what_stands(durable);
           })};
 }
 
