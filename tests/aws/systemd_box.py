@@ -24,7 +24,7 @@ from holdfast_aws.plan import LaunchPlan
 
 APART = ("unshare", "--mount", "--pid", "--cgroup", "--ipc", "--uts", "--fork", "--kill-child")
 SYSTEMD = Path("/lib/systemd/systemd")
-PATIENCE = 120.0  # real seconds
+PATIENCE = 600.0  # real seconds
 
 # In the new name spaces: a root of its own, which shares /usr. Of the distribution's units it has none.
 BOOT = """#!/bin/bash

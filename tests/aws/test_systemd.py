@@ -151,8 +151,8 @@ def test_an_end_of_mig_slice_names_its_own_container(boxes: Boxes) -> None:
 
 def test_no_time_out_of_the_trainer_ends_finish(boxes: Boxes) -> None:
     box = boxes()
-    box.faster(TRAINER, TimeoutStopSec="500ms")
-    box.does(FINISH, "sleep 2; echo finished >>/box/told")
+    box.faster(TRAINER, TimeoutStopSec="5s")  # hf-ended needs some of it
+    box.does(FINISH, "sleep 11; echo finished >>/box/told")
     trains(box).trainer_ends(0)
     box.until("finished")
 
