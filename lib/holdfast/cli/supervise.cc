@@ -62,8 +62,8 @@ Supervise passes on SIGTERM, SIGINT and SIGUSR1, each once, and SIGHUP, SIGUSR2 
 container. If COMMAND is a shell script, it should `exec` its trainer. The reader of supervise's log may end before it.
 
 With --directory, the run directory decides what an exit code means. Any end of a command whose attempt recorded an
-interruption counts as 75, and the run is restarted. A run is complete only if its newest attempt began under this supervisor. If another trainer has
-taken the run over, the code is 76.
+interruption counts as 75, and the run is restarted. A run is complete only if its newest attempt began under this
+supervisor. If another trainer has taken the run over, the code is 76.
 
 The environment of --on-complete and --on-give-up has HOLDFAST_HOOK, HOLDFAST_RUN_DIRECTORY, HOLDFAST_STEP (the newest
 committed one), HOLDFAST_EXIT_CODE, HOLDFAST_REASON and HOLDFAST_DEADLINE (UTC); an unknown value is empty.

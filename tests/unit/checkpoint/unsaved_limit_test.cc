@@ -191,6 +191,20 @@ TEST_F(Unsaved, ByDefaultItTrainsOnAndUnderASupervisorForAnHourWhereNothingHelps
   EXPECT_THROW(Attempt run(options(-1s)), UsageError);
 }
 
+TEST_F(Unsaved, AProgramThatTrainsOnUnsavedIsNotEndedByASupervisorsDefault) {
+  setenv("HOLDFAST_SUPERVISOR", "host-1/1/", 1);
+  for (const bool limited : {false, true}) {
+    volume_ = std::make_unique<Volume>();
+    CapturedLog log;
+    CheckpointerOptions wants = options(limited ? std::optional<Duration>(10min) : std::nullopt);
+    wants.writing.train_unsaved = true;
+    Attempt run(wants);
+    break_state(run);
+    EXPECT_EQ(minutes(run, 200), limited ? 12 : 200);
+    run.checkpointer.finish();
+  }
+}
+
 TEST_F(Together, AllRanksGiveUpTogether) {
   options.every = SaveEvery::steps(2);
   options.writing.give_up_unsaved = 10min;

@@ -1,6 +1,5 @@
 #include "holdfast/checkpoint/internal/save_flow.h"
 
-#include <exception>
 #include <new>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/caught.h"
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -127,16 +127,11 @@ void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
 SaveHandle SaveFlow::fail(BegunSave save) noexcept {
   bool passes = false;
   const std::string text = text_or_out_of_memory([&] {
-    const std::string failed = "staging step " + std::to_string(run_.step()) + " failed: ";
-    try {
-      throw;
-    } catch (const std::exception& error) {
-      passes = may_pass(error);
-      unsavable_.learn_from(error);
-      return failed + what_of(error);
-    } catch (...) {
-      return failed + "an exception of unknown type";
-    }
+    return "staging step " + std::to_string(run_.step()) +
+           " failed: " + what_is_caught([&](const std::exception& error) {
+             passes = may_pass(error);
+             unsavable_.learn_from(error);
+           });
   });
   // First: whoever the handle wakes must find the failure noted.
   run_.writer->note_failure(text, passes);

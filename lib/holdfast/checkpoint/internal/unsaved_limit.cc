@@ -25,8 +25,9 @@ UnsavedLimit::UnsavedLimit(Run& run, SaveSchedule& schedule)
 
 std::optional<Duration> UnsavedLimit::limit(bool lasts) const {
   if (chosen_) return *chosen_ > Duration::zero() ? chosen_ : std::nullopt;
-  // A volume may come back while memory still holds all work.
-  return supervised_ && lasts ? std::optional(kUnderASupervisor) : std::nullopt;
+  // A volume may come back while memory still holds all work, and a program may want no saves.
+  const bool hopeless = lasts && !run_.options.writing.train_unsaved;
+  return supervised_ && hopeless ? std::optional(kUnderASupervisor) : std::nullopt;
 }
 
 void UnsavedLimit::look() noexcept {
