@@ -108,7 +108,8 @@ void add_export(CLI::App& app, Command& chosen) {
   command
       ->add_option("--shard", options->shard, "several safetensors files of at most this size, and an index")
       ->type_name("SIZE");
-  command->add_flag("--force", options->force, "replace the new file if it exists");
+  command->add_flag("--force", options->force,
+                    "replace the new file, and remove what an earlier export left");
   add_read_limit(*command, options->read_limit);
   add_json(*command, options->json);
   command->footer(kExportFooter);
