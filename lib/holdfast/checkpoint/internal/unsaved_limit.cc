@@ -21,13 +21,13 @@ UnsavedLimit::UnsavedLimit(Run& run, SaveSchedule& schedule)
         const auto variable = env_duration(kEnvGiveUpUnsaved);
         return variable ? variable : run.options.writing.give_up_unsaved;
       }()),
-      supervised_(env_text(kEnvSupervisor).has_value()) {}
+      // A program that wants to train unsaved has chosen, too.
+      supervised_(env_text(kEnvSupervisor).has_value() && !run.options.writing.train_unsaved) {}
 
 std::optional<Duration> UnsavedLimit::limit(bool lasts) const {
   if (chosen_) return *chosen_ > Duration::zero() ? chosen_ : std::nullopt;
-  // A volume may come back while memory still holds all work, and a program may want no saves.
-  const bool hopeless = lasts && !run_.options.writing.train_unsaved;
-  return supervised_ && hopeless ? std::optional(kUnderASupervisor) : std::nullopt;
+  // A volume may come back while memory still holds all work.
+  return supervised_ && lasts ? std::optional(kUnderASupervisor) : std::nullopt;
 }
 
 void UnsavedLimit::look() noexcept {
