@@ -1,5 +1,7 @@
 // Wall time of a data-parallel training step, ours, plain c10d's and Python's: see --help.
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/api/include/torch/version.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +20,7 @@
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/launch_environment.h"
 #include "holdfast/cli/listening_socket.h"
 #include "rank.h"
 
@@ -27,14 +30,15 @@ namespace fs = std::filesystem;
 
 constexpr char kHelp[] =
     R"(Wall time of a step of data-parallel training (forward, backward with gradients averaged over the ranks, SGD
-with momentum) with ranks over Gloo on this machine:
+with momentum) with ranks on this machine, over Gloo, or with --device cuda over NCCL:
 
   ours     holdfast::DataParallel
   plain    a loop over c10d::Reducer, without Holdfast; in the same processes as ours
   python   torch.nn.parallel.DistributedDataParallel, with the optimizer's fused=True; left out where
-           bench/peers/install has not run
+           bench/peers/install has not run, and with --device cuda
 
-Same weights, same batch, same number of threads, all of them taking turns. Prints medians, how much longer ours
+Same weights, same batch, same number of threads, all of them taking turns. Two ranks share one GPU if NCCL is 2.30 or
+newer, with NCCL_MULTI_RANK_GPU_ENABLE=1: both contenders suffer its time slices alike. Prints medians, how much longer ours
 takes (the median of the repetitions' quotients), and how far losses lie apart: ours and plain must have the same
 bits. Run it on a quiet machine, with a core for each rank.
 )";
@@ -48,6 +52,7 @@ struct DataParallelOptionsGiven {
   int steps = 0;
   int threads = 1;
   bool no_python = false;
+  std::string device = "cpu";
   std::string output;
   std::string rank_of;  // model: this process is a rank
 };
@@ -64,11 +69,19 @@ struct Contender {
   std::vector<Turn> turns = {};
 };
 
+int gpus() { return at::hasCUDA() ? c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount() : 0; }
+
+c10::Device this_ranks_gpu() {
+  const int count = gpus();
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(count > 1 ? launch_environment().local_rank % count : 0)};
+}
+
 JobOptions job_of(const DataParallelOptionsGiven& options, const std::string& model) {
   const bool mlp = model == "mlp";
   return {.model = model,
           .batch = options.batch != 0 ? options.batch : (mlp ? 64 : 8) * options.ranks,
-          .pixels = mlp ? 0 : options.pixels};
+          .pixels = mlp ? 0 : options.pixels,
+          .device = options.device == "cuda" ? this_ranks_gpu() : c10::Device(c10::kCPU)};
 }
 
 // The processes of one program; rank 0 answers.
@@ -175,7 +188,8 @@ nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const st
   Ranks cpp(options.ranks, options.threads,
             {fs::read_symlink("/proc/self/exe").string(), "--rank-of", model, "--ranks",
              std::to_string(options.ranks), "--batch", std::to_string(job.batch), "--pixels",
-             std::to_string(options.pixels), "--threads", std::to_string(options.threads)},
+             std::to_string(options.pixels), "--threads", std::to_string(options.threads), "--device",
+             options.device},
             folder.path());
   std::vector<Contender> contenders;
   for (const char* const name : {"ours", "plain"}) {
@@ -188,7 +202,8 @@ nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const st
   std::unique_ptr<Ranks> python;
   const fs::path root = root_folder();
   const fs::path interpreter = root / ".deps/peers/bin/python";
-  if (!options.no_python && fs::exists(interpreter)) {
+  const bool python_too = !options.no_python && options.device == "cpu";
+  if (python_too && fs::exists(interpreter)) {
     write_job({.model = model, .variant = "torchvision", .classes = kJobClasses}, *our_training(job, false),
               folder.path());
     python = std::make_unique<Ranks>(
@@ -200,7 +215,9 @@ nlohmann::ordered_json compare(const DataParallelOptionsGiven& options, const st
     contenders.push_back(
         {.name = "python", .steps = [&python](int count) { return python->ask(std::to_string(count)); }});
   } else {
-    std::printf("  left out: python: %s\n", options.no_python ? "--no-python" : "run bench/peers/install");
+    std::printf("  left out: python: %s\n", options.no_python ? "--no-python"
+                                            : python_too      ? "run bench/peers/install"
+                                                              : "--device cuda");
   }
   for (Contender& one : contenders) {
     one.first_loss = one.steps(1).loss;
@@ -229,6 +246,8 @@ int run(int argc, char** argv) {
   app.add_option("--repetitions", options.repetitions, "interleaved (9)")->check(CLI::Range(1, 1000));
   app.add_option("--steps", options.steps, "of a turn (mlp 200, others 1)")->check(CLI::Range(1, 1000000));
   app.add_option("--threads", options.threads, "of a rank (1)")->check(CLI::Range(1, 1024));
+  app.add_option("--device", options.device, "cpu or cuda: a GPU for each rank, or one for all (cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--no-python", options.no_python, "leave Python out");
   app.add_option("--output", options.output, "a JSON file for the figures, too");
   app.add_option("--rank-of", options.rank_of)->group("");
@@ -237,6 +256,9 @@ int run(int argc, char** argv) {
   if (!options.rank_of.empty()) {
     serve_rank(job_of(options, options.rank_of));
     return 0;
+  }
+  if (options.device == "cuda" && gpus() == 0) {
+    throw UsageError("there is no CUDA device here, or no CUDA in this build (HOLDFAST_CUDA): --device cpu");
   }
   if (options.batch % options.ranks != 0) {
     throw UsageError("--batch " + std::to_string(options.batch) + " is no multiple of --ranks " +

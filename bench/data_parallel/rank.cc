@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <chrono>
@@ -142,6 +143,9 @@ std::pair<std::int64_t, std::int64_t> next_order(const ProcessGroup& group) {
 void serve_rank(const JobOptions& options) {
   GroupOptions patient;
   patient.timeout = std::chrono::hours(1);  // for the turns of others
+  patient.device = options.device;
+  const c10::OptionalDeviceGuard guard(options.device.is_cuda() ? std::optional(options.device)
+                                                                : std::nullopt);
   ProcessGroup group(patient);
   Ours our(options, group);
   Plain their(options, group);

@@ -144,6 +144,11 @@ def table(given):
            "--steps", 5, "--batch-size", 64, "--checkpoint-dir", "{work}/run"],
           gpu_only="on a CPU two ranks are welcome", lacks="" if gpus() < 2 else "this machine has a GPU for each",
           expected=64, proof=True)
+    together = {"LD_PRELOAD": variables["HOLDFAST_TEST_NCCL"], "NCCL_MULTI_RANK_GPU_ENABLE": "1"} if variables else {}
+    t.add("data-parallel", 60, "a data-parallel step by NCCL, two ranks, against the same loop with plain c10d",
+          [t.bin / "bench_data_parallel", "--device", given.device, "--models", "resnet50" if t.cuda else "mlp", "--no-python",
+           *(["--batch", 64, "--steps", 10] if t.cuda else ["--steps", 3, "--repetitions", 3]),
+           "--output", "{files}/data-parallel.json"], lacks=alone, variables=together)
     # Each of torch.compile's modes alone: compiling takes a minute, and max-autotune's up to eight.
     row = "resnet50/fp16/nhwc/graph"
     for name, seconds, mode in (("resnet50-compile", 80, "compile"), ("resnet50-overhead", 80, "reduce-overhead")):

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -40,6 +41,11 @@ TEST(BenchDataParallel, SaysWhatCannotBe) {
   const Ended ended = bench_data_parallel({"--ranks", "3", "--batch", "8"});
   EXPECT_EQ(ended.exit_code, 64);
   EXPECT_THAT(ended.err, HasSubstr("bench_data_parallel: --batch 8 is no multiple of --ranks 3\n"));
+  if (!std::filesystem::exists("/dev/nvidiactl")) {
+    const Ended cuda = bench_data_parallel({"--device", "cuda"});
+    EXPECT_EQ(cuda.exit_code, 64);
+    EXPECT_THAT(cuda.err, HasSubstr("there is no CUDA device here"));
+  }
   EXPECT_THAT(bench_data_parallel({"--help"}).out, HasSubstr("DistributedDataParallel"));
 }
 

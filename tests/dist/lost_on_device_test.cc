@@ -96,9 +96,9 @@ TEST_F(LostOnDevice, NoLauncherHasToKill) {
   goes_on_from("5");
 }
 
-// A write of about eight seconds; the loss is known after about four.
+// A write of 16 seconds; the loss is known after about eight.
 TEST_F(LostOnDevice, ASaveInFlightBecomesDurable) {
-  Life life(2, 1, device(run(), {"kill=1:7", "elements=2000000", "limit=2"}), {{"HOLDFAST_SILENCE", "2s"}});
+  Life life(2, 1, device(run(), {"kill=1:7", "elements=4000000", "limit=2"}));
   life.all_end();
   const Ended verified = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "verify", run().string()}).wait();
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
@@ -138,8 +138,7 @@ TEST_F(CopyBehindTheKernel, ThisTestWouldNoticeAnEarlyAbort) {
 }
 
 TEST_F(CopyBehindTheKernel, ASignalThatAsksToStopShortensItsTime) {
-  Life life(2, 1, words(run(), {"patience=100000"}),
-            {{"HOLDFAST_SILENCE", "2s"}, {"HOLDFAST_TERM_GRACE", "5s"}});
+  Life life(2, 1, words(run(), {"patience=100000"}), {{"HOLDFAST_TERM_GRACE", "5s"}});
   began(life);
   life.survivor().send(SIGTERM);
   life.all_end();

@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/rank_output.h"
@@ -97,7 +99,7 @@ TEST_F(SeveralRanks, ComputeWhatOneDoesAndTheSameBitsEachTime) {
     const Ended together = two.finish(2);
     ASSERT_EQ(together.exit_code, 0) << together.err;
     for (const auto& [step, loss] : losses_of(together)) {
-      EXPECT_NEAR(loss, expected.at(step), 1e-4 * std::abs(expected.at(step))) << "step " << step;
+      EXPECT_NEAR(loss, expected.at(step), 1e-9 * std::abs(expected.at(step))) << "step " << step;
     }
     if (repetition == 0) state = state_of(together, 2);
     EXPECT_EQ(state_of(together, 2), state);
@@ -177,7 +179,7 @@ TEST_F(SeveralRanks, OtherNumbersOfThemGoOn) {
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(said(ended, ranks, "resumed"), testing::Each(std::to_string(steps - 6)));
     for (const auto& [step, loss] : losses_of(ended)) {
-      EXPECT_NEAR(loss, expected.at(step), 1e-4 * std::abs(expected.at(step))) << "step " << step;
+      EXPECT_NEAR(loss, expected.at(step), 1e-9 * std::abs(expected.at(step))) << "step " << step;
     }
   }
 }

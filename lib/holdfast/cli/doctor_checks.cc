@@ -153,7 +153,7 @@ std::vector<Finding> check_libtorch(const fs::path& directory) {
   // std::__cxx11::basic_string in a mangled name, which the older ABI does not have.
   if (text_of(root / "lib/libc10.so").find("St7__cxx1112basic_string") == std::string::npos) {
     findings.push_back({failed, "ABI", "this LibTorch has the C++ ABI from before g++ 5",
-                        "take the wheel of 2.7 or later, or the archive named cxx11-abi"});
+                        "take the wheel of 2.10 or later, or the archive named cxx11-abi"});
   } else {
     findings.push_back({ok, "ABI", "the C++11 ABI, as Holdfast is built", {}});
   }

@@ -1,11 +1,11 @@
-// The only place for differences between LibTorch 2.7.1 and 2.15. Exceptions: distributed/internal/
-// c10d_compat.h, train/internal/host_recording.h, and two differences in train/device_graph.cc that need a
+// The only place for differences between LibTorch 2.10 and 2.15. Exceptions: distributed/internal/
+// c10d_compat.h, train/internal/host_recording.h, and one difference in train/device_graph.cc that needs a
 // class derived from CUDAGraph.
 //
 // Each entry names its releases and what happens without it. It works in all releases without a version
 // check. These are the same in all releases: arguments of the fused and foreach kernels, autocast by device
 // type, the two setters of TF32 (see precision/precision.cc), generators, storages, streams. `tests/run
-// --libtorch VERSION` tests another release; --nightly tests 2.7.1 and the newest.
+// --libtorch VERSION` tests another release; --nightly tests 2.10.0 and the newest.
 //
 // Threads: the training thread.
 #pragma once

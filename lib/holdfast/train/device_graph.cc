@@ -80,23 +80,14 @@ class TorchGraph final : public at::cuda::CUDAGraph, public DeviceGraph {
  private:
   void abandon() {
     // If the capture is still valid, this call releases everything.
-    if (!ended(*this)) quietly([&] { capture_end(); });
+    if (!capture_ended_) quietly([&] { capture_end(); });
     static_cast<void>(cudaGetLastError());
-    if (ended(*this) || capture_dev_ < 0) return;
+    // After a capture that ended the destructor releases the memory.
+    if (capture_ended_ || capture_dev_ < 0) return;
     for (auto& [state, increment] : captured_generator_states_) release(*state);
     quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
     quietly([&] { c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_); });
     internal::end_host_recording(internal::host_allocator_of(at::kCUDA), mempool_id_);
-  }
-  // True if the destructor will release the memory. capture_ended_ exists from 2.8 on; before, the other two
-  // say the same.
-  template <class Graph>
-  static bool ended(const Graph& graph) {
-    if constexpr (requires { graph.capture_ended_; }) {
-      return graph.capture_ended_;
-    } else {
-      return graph.has_graph_ || graph.has_graph_exec_;
-    }
   }
   // Releases without this member keep a capture's state elsewhere and need nothing.
   template <class State>

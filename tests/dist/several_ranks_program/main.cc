@@ -87,30 +87,30 @@ class Given {
 };
 
 struct Net : torch::nn::Module {
-  explicit Net(c10::Device device) {
+  Net(c10::Device device, at::ScalarType type) {
     torch::manual_seed(5);
     first = register_module("first", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).bias(false)));
     norm = register_module("norm", SyncBatchNorm2d(8));
     last = register_module("last", torch::nn::Linear(8, 4));
-    to(device);
+    to(device, type);
   }
   at::Tensor loss(const at::Tensor& x) {
     const at::Tensor out = last(norm(first(x)).relu().mean({2, 3}));
-    return (out.to(at::kFloat) - x.narrow(1, 0, 1).mean({2, 3})).square().mean();
+    return (out.to(x.scalar_type()) - x.narrow(1, 0, 1).mean({2, 3})).square().mean();
   }
   torch::nn::Conv2d first{nullptr};
   SyncBatchNorm2d norm{nullptr};
   torch::nn::Linear last{nullptr};
 };
 
-at::Tensor batch_of(std::int64_t step, const ProcessGroup& group, c10::Device device) {
+at::Tensor batch_of(std::int64_t step, const ProcessGroup& group, c10::Device device, at::ScalarType type) {
   const std::int64_t share = kGlobalBatch / group.world_size();
-  return at::arange(kGlobalBatch * 3 * 64, at::kFloat)
+  return at::arange(kGlobalBatch * 3 * 64, at::kDouble)
       .add(static_cast<double>(step * 7))
       .sin()
       .reshape({kGlobalBatch, 3, 8, 8})
       .narrow(0, group.rank() * share, share)
-      .to(device);
+      .to(device, type);
 }
 
 // As a user of plain c10d writes it.
@@ -131,7 +131,8 @@ std::shared_ptr<c10d::Reducer> plain_reducer(Net& net, const ProcessGroup& group
 
 // Prints whether gradients have the same bits, in each of some passes.
 int compare(ProcessGroup& group, c10::Device device) {
-  Net ours(device), theirs(device);
+  constexpr at::ScalarType kType = at::kFloat;
+  Net ours(device, kType), theirs(device, kType);
   synchronize_batch_norms(ours, group);
   synchronize_batch_norms(theirs, group);
   int equal = 0;
@@ -145,10 +146,10 @@ int compare(ProcessGroup& group, c10::Device device) {
       ours.zero_grad();
       theirs.zero_grad();
       parallel.before_forward();
-      parallel.backward(ours.loss(batch_of(pass, group, device)));
+      parallel.backward(ours.loss(batch_of(pass, group, device, kType)));
       reducer->prepare_for_forward();
       reducer->rebuild_buckets();
-      const at::Tensor loss = theirs.loss(batch_of(pass, group, device));
+      const at::Tensor loss = theirs.loss(batch_of(pass, group, device, kType));
       reducer->prepare_for_backward({});
       loss.backward();
       bool same = true;
@@ -227,7 +228,9 @@ class Update {
 
 int train(const Given& given, ProcessGroup& group, c10::Device device) {
   Agreement agreement(group);
-  Net net(device);
+  // In double rounding stays far below what a wrong share of a batch would change.
+  const at::ScalarType type = given.number("fp16") != 0 ? at::kFloat : at::kDouble;
+  Net net(device, type);
   synchronize_batch_norms(net, group);
   DataParallel parallel(net, group);
   Update update(given, net, parallel, group, device);
@@ -255,7 +258,7 @@ int train(const Given& given, ProcessGroup& group, c10::Device device) {
     at::Tensor loss;
     {
       const AutocastGuard autocast(precision, device.type());
-      loss = net.loss(batch_of(state.step(), group, device));
+      loss = net.loss(batch_of(state.step(), group, device, type));
     }
     losses.begin(loss.detach().to(at::kDouble));
     update.backward(loss);
@@ -264,7 +267,7 @@ int train(const Given& given, ProcessGroup& group, c10::Device device) {
     skipped += left_out ? 1 : 0;
     const double mean = losses.wait().item<double>() / group.world_size();
     const Decision decision = checkpointer.after_step({.loss = mean, .skipped = left_out});
-    say("loss %lld %.9g\n", static_cast<long long>(state.step()), mean);
+    say("loss %lld %.17g\n", static_cast<long long>(state.step()), mean);
     if (decision.stop) break;
     if (hit == group.rank() && when == state.step())
       happen(event.substr(0, event.find(':')), given, checkpointer);

@@ -19,7 +19,7 @@ class StoreClient final : public c10d::Store {
 
   using Store::compareSet;
   using Store::set;
-  c10::intrusive_ptr<Store> clone();  // NOLINT: overrides from LibTorch 2.8 on
+  c10::intrusive_ptr<Store> clone() override;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
                                        const std::vector<std::uint8_t>& desired) override;
