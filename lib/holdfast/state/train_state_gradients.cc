@@ -64,6 +64,7 @@ std::vector<std::string> TrainState::State::gradients_present(const List& list) 
 
 std::vector<SlotTensor> TrainState::State::carried_gradients(const List& list) const {
   std::vector<SlotTensor> carried;
+  if (!gradients.carries()) return carried;
   for_each_trained(
       owners(), list.modules, gradients,
       [&](const std::string& name, const at::Tensor& parameter, std::size_t, Fate fate) {

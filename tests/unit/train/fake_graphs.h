@@ -1,6 +1,7 @@
 // A device that captures graphs, without a device: the host's part of captured work runs once, its effects on
 // memory and generator are undone; a replay does the work again and writes what it computed to where the
-// capture found or made it. As on a device, the handles that the program holds are not touched by a replay.
+// capture found or made it. As on a device, a replay touches neither the handles that the program holds nor
+// the version counters of their tensors.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -68,12 +69,15 @@ class FakeGraphs final : public GraphDevice {
     void replay() override {
       ++device_->replays;
       const std::vector<at::Tensor> handles = device_->gradients();
-      device_->set_gradients(before_);
+      std::vector<at::Tensor> before;
+      for (const at::Tensor& gradient : before_)
+        before.push_back(gradient.defined() ? gradient.data() : gradient);
+      device_->set_gradients(before);
       work_();
       const std::vector<at::Tensor> computed = device_->gradients();
       const at::NoGradGuard no_grad;
       for (std::size_t i = 0; i < computed.size(); ++i) {
-        if (after_[i].defined() && !after_[i].is_same(computed[i])) after_[i].copy_(computed[i]);
+        if (after_[i].defined() && !after_[i].is_same(computed[i])) after_[i].data().copy_(computed[i]);
       }
       device_->set_gradients(handles);
     }

@@ -4,9 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "holdfast/base/log.h"
-
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -119,7 +118,7 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   if (from_memory) {
     run_.started.record.after_loop = last_one;
     staged = saves_.stage_all();
-  } else if (last_one) {
+  } else if (last_one && !evaluation_.unsure()) {
     tell_changes(*staged.snapshot);
   }
   if (last_one) last_ = staged;
@@ -127,10 +126,14 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   return true;
 }
 
-// An image of shares holds only this rank's part of the state.
 Staged BoundarySaves::image() const {
   if (Staged image = evaluation_.image()) return image;
-  return last_ && !last_.shares && last_.snapshot->step == run_.step() ? last_ : Staged();
+  return partners_.holds_all() && holds_last() ? last_ : Staged();
+}
+
+// An image of shares holds only this rank's part of the state.
+bool BoundarySaves::holds_last() const {
+  return last_ && !last_.shares && last_.snapshot->step == run_.step();
 }
 
 void BoundarySaves::tell_changes(const Snapshot& image) const {
@@ -142,13 +145,16 @@ void BoundarySaves::tell_changes(const Snapshot& image) const {
   log_warning(
       "step {} is stored as after_step() left it, without what has changed since: {}. A run that goes on "
       "from "
-      "it makes such changes again if they follow an epoch; all others belong before after_step()",
+      "there makes such changes again if they follow an epoch; all others belong before after_step()",
       image.step, text);
 }
 
 Digest BoundarySaves::digest() const {
   // An image of this boundary spares another copy of the state.
-  if (const Staged held = image(); held && partners_.holds_all()) return state_digest(*held.snapshot);
+  if (const Staged held = evaluation_.image(); held && partners_.holds_all()) {
+    return state_digest(*held.snapshot);
+  }
+  if (holds_last()) return state_digest(*last_.snapshot);
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }
 

@@ -46,6 +46,7 @@ class BoundarySaves {
   bool submit(BegunSave& save, SteadyTime began, bool last_one);
   // An image of this boundary; empty: only memory has it.
   Staged image() const;
+  bool holds_last() const;
   // The loop is over, and the program has gone on to work on the state.
   void tell_changes(const Snapshot& image) const;
 

@@ -14,6 +14,7 @@ bool dense_gradient(const at::Tensor& gradient) {
 void GradientWatch::carry(std::size_t owner) {
   if (owner >= fates_.size()) fates_.resize(owner + 1, Fate::unknown);
   fates_[owner] = Fate::carried;
+  carries_ = true;
 }
 
 // zero_grad(false) and a backward pass change it twice. One change that leaves more than zeros is a backward
@@ -40,6 +41,7 @@ void GradientWatch::look(const Owners& owners) {
       seen.insert_or_assign(key, Seen{gradient.storage().getWeakStorageImpl(),
                                       static_cast<std::uint32_t>(gradient._version())});
     }
+    if (fate == Fate::carried) carry(owner);
     if (fate != Fate::unknown && fates_[owner] != Fate::carried) fates_[owner] = fate;
   }
   seen_ = std::move(seen);

@@ -37,6 +37,7 @@ class GradientWatch {
   Fate fate(std::size_t owner) const noexcept {
     return owner < fates_.size() ? fates_[owner] : Fate::unknown;
   }
+  bool carries() const noexcept { return carries_; }
   // For good: what an update leaves behind shows at some boundaries only.
   void carry(std::size_t owner);
 
@@ -49,6 +50,7 @@ class GradientWatch {
   Fate now(const Seen& then, const at::Tensor& gradient) const;
 
   int looks_ = 3;
+  bool carries_ = false;                        // an owner does
   std::vector<Fate> fates_;                     // by owner
   std::unordered_map<const void*, Seen> seen_;  // by parameter: those with a gradient at the last look
 };
