@@ -390,9 +390,8 @@ void TrainState::advance(const StepReport& report) {
   state_->brought_together = false;
   state_->data_end = end;
   ++state_->step;
-  if (state_->gradients.watching()) [[unlikely]] {
+  if (state_->gradients.watching()) [[unlikely]]
     state_->look_at_gradients();
-  }
   if (report.skipped) ++state_->skipped;
 }
 
