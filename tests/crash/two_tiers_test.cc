@@ -143,6 +143,27 @@ TEST_F(TwoTiers, LivesOnWipedDisksWithAStoreBehindRclone) {
   run_through("rclone::local:" + home().native(), nightly() ? 20 : 1);
 }
 
+// --resume-from in a command that is repeated. The chosen file is soon nowhere: neither here nor at home.
+TEST_F(TwoTiers, AChosenStepIsBranchedFromOnceAlsoOnNewDisks) {
+  ASSERT_EQ(drive(disk(0), 40, {"every=10", "keep=3", "wait"}).exit_code, 0);
+  const std::vector<std::string> chosen{"every=10", "keep=3", "pace-us=1000", "from=30"};
+  std::int64_t steps = 30;
+  for (int life = 0; life < 3; ++life) {
+    Subprocess machine(supervise(disk(life), home().native(), kForEver, chosen));
+    ASSERT_TRUE(machine.wait_until([&] { return told_home(life) > steps + 60; }, 180s)) << machine.err();
+    vanish(machine);
+    const std::int64_t started = last_step(machine.out(), "started");
+    EXPECT_GE(started, steps) << "life " << life;
+    if (life == 0) EXPECT_EQ(started, 30);
+    steps = told_home(life);
+    fs::remove_all(disk(life));
+  }
+  const std::int64_t last = newest_in(home()) + 25;
+  const Ended ended = Subprocess(supervise(disk(3), home().native(), last, chosen)).wait();
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(state_in(ended.last_line()), straight_state(last, {"every=10"}));
+}
+
 TEST_F(TwoTiers, SigtermEndsWithTheNewestAtHome) {
   Subprocess machine(supervise(disk(0), home().native(), kForEver));
   ASSERT_TRUE(machine.wait_until([&] { return newest_in(home()) > 0; })) << machine.err();

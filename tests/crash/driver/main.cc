@@ -3,7 +3,7 @@
 //
 //   checkpointer_driver DIRECTORY STEPS [every=N] [keep=N] [homed=SECONDS] [wait | beside] [announced] [elements=N]
 //                       [pace-us=N] [clock-years=N] [kill-before=N] [buffered] [lazy] [states] [leashed]
-//                       [waits]
+//                       [waits] [from=STEP]
 //                       [cut-…=N, see power_cut.h]
 //
 // Prints `started step=… checkpoint=…` after the resume and `acknowledged step=…` for each save it waited
@@ -93,6 +93,7 @@ int train(const std::string& directory, std::int64_t steps, std::map<std::string
     options.every = {};
   }
   if (given.contains("keep")) options.keep = KeepLast{static_cast<int>(given["keep"])};
+  if (given.contains("from")) options.start.resume_from = std::to_string(given["from"]);
   if (given.contains("homed")) {
     options.start.home = std::filesystem::path(directory).parent_path() / "home";
     options.start.home_wait = std::chrono::seconds(given["homed"]);
