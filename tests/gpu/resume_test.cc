@@ -142,8 +142,7 @@ TEST(ResumeOnCuda, AModuleThatComesAfterResumeIsRefused) {
   torch::nn::Linear net(4, 4);
   TrainState state;
   state.add("model", *net);
-  Checkpointer checkpointer(state,
-                            {.directory = folder.path() / "run", .notices = {.hear_signals = false}});
+  Checkpointer checkpointer(state, {.directory = folder.path() / "run", .notices = {.hear_signals = false}});
   checkpointer.resume();
   net->to(at::kCUDA);
   try {
