@@ -40,7 +40,8 @@ DataEnd EpochOrder::data_end() const {
   const std::int64_t left = size_ - applied_in_epoch();
   const bool is_last = applied_.epoch + 1 == end_;
   // The rest may be a smaller batch that comes, or one that drop_last leaves out.
-  const bool at_end = left == 0 || (left < batch_size_ && (drops_rest_ || is_last));
+  const bool is_dropped = loader_ ? loader_->drop_last : drops_rest_ || is_last;
+  const bool at_end = left == 0 || (left < batch_size_ && is_dropped);
   if (!open_ || !at_end) return DataEnd::none;
   return is_last ? DataEnd::run : DataEnd::epoch;
 }
@@ -106,8 +107,9 @@ void EpochOrder::applied(Cursor cursor) {
 }
 
 void EpochOrder::applied_all_delivered() {
-  // Who else draws asks ahead, too; how far is known after the first update.
-  const std::int64_t count = delivered().value_or(1);
+  // A loop may take batches ahead of its updates; the first update of a pass shows how many.
+  std::int64_t count = delivered().value_or(1);
+  if (taken_ == 0) count = std::min<std::int64_t>(count, 1);
   if (count != 1 || waiting_.empty()) {
     throw UsageError("an update without `.applied` applies one batch, but in epoch " +
                      std::to_string(drawn_.epoch) + " the DataLoader delivered " +
@@ -119,7 +121,7 @@ void EpochOrder::applied_all_delivered() {
   applied_ = {drawn_.epoch, waiting_.front()};
   waiting_.pop_front();
   ++taken_;
-  ahead_ = asked_ - taken_;
+  if (taken_ == 1 || !loader_) ahead_ = asked_ - taken_;
 }
 
 void EpochOrder::skip_rest() {
@@ -142,7 +144,6 @@ void EpochOrder::check_pass() const {
 
 void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader) {
   check_pass();
-  if (open_) drops_rest_ = applied_in_epoch() < size_;
   forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
   // A new pass after an open one means the next epoch.
@@ -160,12 +161,13 @@ void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptio
 
 // The loop over epochs is in the next one from here, also before its pass.
 void EpochOrder::end_round() {
+  forget_batches();
   drawn_ = {epoch(), 0};
   open_ = false;
-  forget_batches();
 }
 
 void EpochOrder::forget_batches() {
+  if (open_) drops_rest_ = applied_in_epoch() < size_;
   waiting_.clear();
   asked_ = taken_ = 0;
   ahead_.reset();
@@ -261,9 +263,8 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   const std::int64_t left = order.size_ - order.drawn_.samples;
   const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
   const bool dropped = loader_ && loader_->drop_last && count < static_cast<std::int64_t>(batch_size);
-  // Counted even if nothing is left: the DataLoader asks once more with each batch. Without workers the
-  // question at the end comes with none.
-  if (!loader_ || loader_->workers > 0 || (count > 0 && !dropped)) ++order.asked_;
+  // Counted even if nothing is left: the DataLoader asks once more at the end.
+  ++order.asked_;
   if (count == 0) return std::nullopt;
   const bool shuffle = order.options_.shuffle;
   if (shuffle && (!order.order_ || order.order_->epoch() != order.drawn_.epoch)) {

@@ -200,22 +200,6 @@ TEST(TorchSampler, RefusesADataLoaderThatLosesTheOrder) {
   EXPECT_EQ(batches, 6);
 }
 
-// The first update of a pass knows, too, how many batches came before it.
-TEST(TorchSampler, ABatchThatNoUpdateAppliesIsFoundAtOnce) {
-  for (const std::size_t workers : {0, 2}) {
-    EpochOrder order(22, 8);
-    auto loader = loader_of(order, torch::data::DataLoaderOptions(4).workers(workers));
-    int batches = 0;
-    EXPECT_THAT(usage_error([&] {
-                  for ([[maybe_unused]] auto& batch : *loader) {
-                    if (batches++ > 0) order.applied_all_delivered();
-                  }
-                }),
-                testing::HasSubstr("the DataLoader delivered 2 since the last update"));
-    EXPECT_EQ(batches, 2);
-  }
-}
-
 TEST(TorchSampler, NoUpdateAppliesABatchThatAWorkerHasDrawnAhead) {
   EpochOrder order(22, 8);
   auto loader = loader_of(order, torch::data::DataLoaderOptions(4).workers(2));

@@ -529,7 +529,8 @@ TEST(SchedulesOfLibTorch, AreComparedByTheirClass) {
   EXPECT_EQ(snapshot->attributes.get_int("schedule.steps"), 3);
   Scheduled<Halving> other;
   EXPECT_THAT(message_of<RefusedError>([&] { other.state.load(*snapshot, {}); }),
-              AllOf(HasSubstr("schedule.type is "), HasSubstr("torch::optim::StepLR in the checkpoint")));
+              AllOf(HasSubstr("schedule.type is "), HasSubstr("torch::optim::StepLR"),
+                    HasSubstr(" in the checkpoint")));
   Attributes wrong = snapshot->attributes;
   wrong.set("schedule.steps", std::int64_t{1} << 32);
   Snapshot changed = *snapshot;

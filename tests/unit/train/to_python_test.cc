@@ -15,6 +15,8 @@
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
+#include <cstdint>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -153,7 +155,7 @@ class ToPython : public testing::TestWithParam<KindOfPython> {
     EXPECT_EQ(checkpointer.finish(), 0);
     FileSystem& files = FileSystem::real();
     const auto from =
-        files.open_file(options.directory / checkpointer.last_durable().checkpoint, OpenMode::read);
+        files.open_file(folder_.path() / "run" / checkpointer.last_durable().checkpoint, OpenMode::read);
     const auto index = std::get<CheckpointIndex>(read_index(*from));
     const std::string path = folder_.path() / "all.pt";
     const auto made = files.open_directory(folder_.path(), false)->open("all.pt", OpenMode::create);
@@ -185,30 +187,30 @@ TEST_P(ToPython, TheFileHasTheStateOfTheOptimizer) {
   std::ifstream file(exported(program), std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   const c10::IValue all = torch::pickle_load(bytes);
-  const auto at = [](const c10::IValue& dict, const c10::IValue& key) {
+  const auto entry = [](const c10::IValue& dict, const std::string& key) {
     return dict.toGenericDict().at(key);
   };
-  const c10::IValue optimizer = at(all, "optimizer");
-  EXPECT_FALSE(optimizer.toGenericDict().contains("other"));
-  const auto group = at(optimizer, "param_groups").toList().get(0).toGenericDict();
+  const c10::IValue optimizer = entry(all, "optimizer");
+  EXPECT_FALSE(optimizer.toGenericDict().contains(std::string("other")));
+  const auto group = entry(optimizer, "param_groups").toList().get(0).toGenericDict();
   for (const auto& option : group) {
     // PyTorch has None, where the checkpoint has a text.
     EXPECT_FALSE(option.value().isString() && option.value().toStringRef() == "none") << option.key();
   }
-  const auto states = at(optimizer, "state").toGenericDict();
-  if (GetParam().python == "SGD" && group.at("momentum").toDouble() == 0) return;
+  const auto states = entry(optimizer, "state").toGenericDict();
+  if (GetParam().python == "SGD" && group.at(std::string("momentum")).toDouble() == 0) return;
   for (const auto& [tensor, state] : program.optimizer->state()) {
     const auto* const lbfgs = dynamic_cast<to::LBFGSParamState*>(state.get());
     if (lbfgs == nullptr) continue;
-    const c10::IValue theirs = states.at(0);
-    EXPECT_EQ(at(theirs, "n_iter").toInt(), lbfgs->n_iter());
-    EXPECT_EQ(at(theirs, "func_evals").toInt(), lbfgs->func_evals());
-    EXPECT_EQ(at(theirs, "t").toDouble(), lbfgs->t());
-    EXPECT_EQ(at(theirs, "prev_loss").toDouble(), lbfgs->prev_loss());
-    EXPECT_TRUE(at(theirs, "d").toTensor().equal(lbfgs->d()));
-    EXPECT_TRUE(at(theirs, "prev_flat_grad").toTensor().equal(lbfgs->prev_flat_grad()));
+    const c10::IValue theirs = states.at(std::int64_t{0});
+    EXPECT_EQ(entry(theirs, "n_iter").toInt(), lbfgs->n_iter());
+    EXPECT_EQ(entry(theirs, "func_evals").toInt(), lbfgs->func_evals());
+    EXPECT_EQ(entry(theirs, "t").toDouble(), lbfgs->t());
+    EXPECT_EQ(entry(theirs, "prev_loss").toDouble(), lbfgs->prev_loss());
+    EXPECT_TRUE(entry(theirs, "d").toTensor().equal(lbfgs->d()));
+    EXPECT_TRUE(entry(theirs, "prev_flat_grad").toTensor().equal(lbfgs->prev_flat_grad()));
     const auto expect_list = [&](const char* name, const std::deque<at::Tensor>& ours) {
-      const auto list = at(theirs, name).toList();
+      const auto list = entry(theirs, name).toList();
       ASSERT_EQ(list.size(), ours.size()) << name;
       EXPECT_GT(ours.size(), 0U);
       for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(list.get(i).toTensor().equal(ours[i]));
