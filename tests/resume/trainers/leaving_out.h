@@ -24,6 +24,7 @@ class LeavingOut {
   void value(const std::string& name, T&& variables) {
     if (!names().contains(name)) state_.value(name, std::forward<T>(variables));
   }
+  void rates_follow_position() { state_.rates_follow_position(); }
   std::int64_t step() const { return state_.step(); }
   operator SnapshotSource&() { return state_; }  // NOLINT(google-explicit-constructor)
 
