@@ -287,15 +287,15 @@ void AsyncWriter::failed(Job& job, const char* error, bool may_pass) noexcept {
   job.request = {};  // first: the report may take its time
   // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
-  note_failure(text, may_pass);
+  note_failure(text, may_pass ? FailureKind::may_pass : FailureKind::lasts);
   job.handle->settle(SaveStatus::failed, text);
 }
 
-void AsyncWriter::note_failure(const std::string& text, bool may_pass) noexcept {
+void AsyncWriter::note_failure(const std::string& text, FailureKind kind) noexcept {
   FailureStreak::Line line;
   {
     const MutexLock lock(mutex_);
-    line = failures_.failed(text, may_pass, clock_.now(), last_.step);
+    line = failures_.failed(text, kind, clock_.now(), last_.step);
     failing_.store(true, std::memory_order_relaxed);
     writing_since_.reset();  // a waiter that sees the failure need not wait for the housekeeping
   }

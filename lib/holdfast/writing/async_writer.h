@@ -81,8 +81,8 @@ class AsyncWriter {
   std::optional<std::string> failure() const noexcept;  // of the last write, until a save is acknowledged
   // The failures since the last save that succeeded; nullopt: it was the last one.
   std::optional<FailureStreak::State> failures() const noexcept;
-  // Counts a save that failed before submit() like any other failure. `may_pass`: failure_streak.h.
-  void note_failure(const std::string& text, bool may_pass = true) noexcept;
+  // Counts a save that failed before submit() like any other failure.
+  void note_failure(const std::string& text, FailureKind kind = FailureKind::may_pass) noexcept;
   std::string superseded_reason() const noexcept;
 
   struct Acknowledged {

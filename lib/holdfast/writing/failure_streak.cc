@@ -36,10 +36,10 @@ bool may_pass(const std::exception& error) noexcept {
          is<OtherRankError>(error);
 }
 
-FailureStreak::Line FailureStreak::failed(const std::string& text, bool may_pass, SteadyTime now,
+FailureStreak::Line FailureStreak::failed(const std::string& text, FailureKind kind, SteadyTime now,
                                           std::int64_t durable) noexcept {
   const bool first = state_.count == 0;
-  const bool lasted = std::exchange(state_.lasts, !may_pass);
+  const bool lasted = std::exchange(state_.lasts, kind != FailureKind::may_pass);
   ++state_.count;
   state_.last = now;
   if (first) state_.first = now;
@@ -54,8 +54,9 @@ FailureStreak::Line FailureStreak::failed(const std::string& text, bool may_pass
               line += "; no save has succeeded for " + format_duration(now - state_.first) + " (" +
                       std::to_string(state_.count) + " in a row failed)";
             }
-            line += state_.lasts ? "; this cannot pass by itself: mend the cause, and start again"
-                                 : "; training goes on";
+            if (kind == FailureKind::lasts)
+              line += "; this cannot pass by itself, so stop the run and mend the cause";
+            if (kind != FailureKind::ends_run) line += "; training goes on";
             return line + ", " + what_stands(durable);
           })};
 }

@@ -19,6 +19,9 @@ namespace holdfast { inline namespace v0_2 {
 // layout of the file refuses, a volume that is read-only.
 bool may_pass(const std::exception& error) noexcept;
 
+// `lasts`: the reason cannot pass by itself. `ends_run`: nor does the training go on.
+enum class FailureKind { may_pass, lasts, ends_run };
+
 class FailureStreak {
  public:
   struct Line {
@@ -27,7 +30,7 @@ class FailureStreak {
   };
 
   // Returns what to log. `durable`: the newest durable step of this attempt; -1: none.
-  Line failed(const std::string& text, bool may_pass, SteadyTime now, std::int64_t durable) noexcept;
+  Line failed(const std::string& text, FailureKind kind, SteadyTime now, std::int64_t durable) noexcept;
   // True if there was a failure.
   bool succeeded() noexcept;
 

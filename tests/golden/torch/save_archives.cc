@@ -54,8 +54,9 @@ int main(int argc, char** argv) {
   // C++ names a storage by its element type, also where Python has no such class.
   c10::Dict<std::string, torch::Tensor> types;
   const auto numbers = torch::arange(8, torch::kUInt8).reshape({2, 4});
-  for (const auto type : {torch::kFloat8_e4m3fn, torch::kFloat8_e5m2, torch::kFloat8_e4m3fnuz, torch::kFloat8_e5m2fnuz,
-                          torch::kFloat8_e8m0fnu, torch::kFloat4_e2m1fn_x2, torch::kBits8}) {
+  for (const auto type :
+       {torch::kFloat8_e4m3fn, torch::kFloat8_e5m2, torch::kFloat8_e4m3fnuz, torch::kFloat8_e5m2fnuz,
+        torch::kFloat8_e8m0fnu, torch::kFloat4_e2m1fn_x2, torch::kBits8}) {
     types.insert(c10::toString(type), numbers.clone().view(type));
   }
   for (const auto type : {torch::kUInt16, torch::kUInt32, torch::kUInt64}) {

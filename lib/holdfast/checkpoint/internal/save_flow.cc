@@ -125,16 +125,16 @@ void SaveFlow::submit(Staged staged, const BegunSave& save, Duration waited) {
 }
 
 SaveHandle SaveFlow::fail(BegunSave save) noexcept {
-  bool passes = false;
+  FailureKind kind = FailureKind::lasts;
   const std::string text = text_or_out_of_memory([&] {
     return "staging step " + std::to_string(run_.step()) +
            " failed: " + what_is_caught([&](const std::exception& error) {
-             passes = may_pass(error);
              unsavable_.learn_from(error);
+             if (may_pass(error)) kind = FailureKind::may_pass;
            });
   });
   // First: whoever the handle wakes must find the failure noted.
-  run_.writer->note_failure(text, passes);
+  run_.writer->note_failure(text, unsavable_.known() ? FailureKind::ends_run : kind);
   try {
     if (!save) save = begin(true);
     save->settle(SaveStatus::failed, text);
