@@ -69,7 +69,7 @@ TEST_F(Supervise, MistakesOfUseStartNothing) {
 
 TEST_F(Supervise, SomeEndingsAreFinalAndSayWhy) {
   const std::map<int, std::string> why = {
-      {0, "complete"}, {64, "wrong options"},      {74, "check the volume"},
+      {0, "complete"}, {64, "must change"},        {74, "check the volume"},
       {76, "newer"},   {78, "resume was refused"}, {130, "by hand"},
       {126, "nothing"}};
   for (const auto& [code, text] : why) {

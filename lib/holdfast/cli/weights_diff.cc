@@ -134,8 +134,8 @@ int diff_weights(const WeightsDiffRequest& request) {
     } else if (other->second.dtype != spec.dtype || other->second.shape != spec.shape) {
       found.add_other_spec(key, spec, other->second);
     } else if (ours.type(key) != theirs.type(key)) {
-      const auto name = [&](const ByteType* type) {
-        return type == nullptr ? name_of(spec.dtype) : type->name;
+      const auto name = [dtype = spec.dtype](const ByteType* type) {
+        return type == nullptr ? name_of(dtype) : type->name;
       };
       found.others.push_back(printable(key) + ": " + std::string(name(ours.type(key))) + " in the first, " +
                              std::string(name(theirs.type(key))) + " in the second");
