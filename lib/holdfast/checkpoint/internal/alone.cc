@@ -40,8 +40,9 @@ void Alone::at_boundary(Decision& decision) {
       [[unlikely]] {
     act(decision);
   }
-  const bool is_last = run.source.data_end() == DataEnd::run || step == engine_.heartbeat.last_step();
-  if (is_last || run.source.data_end() == DataEnd::epoch) [[unlikely]] {
+  const DataEnd end = run.source.data_end();
+  const bool is_last = end == DataEnd::run || step == engine_.heartbeat.last_step();
+  if (is_last || end == DataEnd::epoch) [[unlikely]] {
     engine_.held.hold(is_last);
   }
   if (writer.failing()) [[unlikely]] {

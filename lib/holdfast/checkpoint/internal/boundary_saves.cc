@@ -144,8 +144,7 @@ void BoundarySaves::tell_changes(const Snapshot& image) const {
   if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
   log_warning(
       "step {} is stored as after_step() left it, without what has changed since: {}. A run that goes on "
-      "from "
-      "there makes such changes again if they follow an epoch; all others belong before after_step()",
+      "from there makes such changes again if they follow an epoch; all others belong before after_step()",
       image.step, text);
 }
 

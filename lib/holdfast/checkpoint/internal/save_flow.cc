@@ -52,10 +52,8 @@ void SaveFlow::tell_doubts() {
   if (run_.step() > run_.started.resumed.step && std::exchange(run_.started.after_loop, false)) {
     log_warning(
         "this run goes on from step {}, which finish() stored as it found the state: what the program "
-        "changed "
-        "between its last after_step() and finish() is in it, and is done a second time if the program does "
-        "it "
-        "now. Tell expect_last_step() before the loop, or use EpochOrder::epochs()",
+        "changed between its last after_step() and finish() is in it, and is done a second time if the "
+        "program does it now. Tell expect_last_step() before the loop, or use EpochOrder::epochs()",
         run_.started.resumed.step);
   }
   for (const std::string& text : run_.source.doubts()) {
