@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/name_list.h"
 #include "holdfast/distributed/internal/c10d_compat.h"
 #include "holdfast/distributed/internal/compressed_sum.h"
 #include "holdfast/distributed/internal/replica.h"
@@ -150,19 +151,17 @@ Buckets DataParallel::Parts::arranged() const {
 // Parses c10d's message "… did not receive grad for rank 0: 3 7".
 std::string DataParallel::Parts::without_gradient(const std::string& complaint) const {
   constexpr std::size_t kShown = 5;
-  std::string text;
-  std::size_t count = 0;
+  std::vector<std::string> found;
   auto at = complaint.find(": ", complaint.find("did not receive grad for rank"));
   while (at != std::string::npos && at + 1 < complaint.size()) {
     char* end = nullptr;
     const unsigned long index = std::strtoul(complaint.c_str() + at + 1, &end, 10);
     const auto next = static_cast<std::size_t>(end - complaint.c_str());
     if (next <= at + 1 || index >= names.size()) break;
-    if (count++ < kShown) text += (text.empty() ? "" : ", ") + names[index];
+    found.push_back(names[index]);
     at = next < complaint.size() && complaint[next] == ' ' ? next : std::string::npos;
   }
-  if (count > kShown) text += " and " + std::to_string(count - kShown) + " more";
-  return text.empty() ? "some" : text;
+  return found.empty() ? "some" : name_list(found, kShown);
 }
 
 DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const DataParallelOptions& options)

@@ -59,6 +59,9 @@ class RankedSource final : public SnapshotSource {
   void last_was_skipped() override { source_.last_was_skipped(); }
   std::int64_t step() const override { return source_.step(); }
   DataEnd data_end() const override { return source_.data_end(); }
+  std::vector<std::string> changed_since(const Snapshot& image) override {
+    return source_.changed_since(*share_of(rank_, std::make_shared<Snapshot>(image)));
+  }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override {
     source_.check(tensors, attributes, overrides);

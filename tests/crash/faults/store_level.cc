@@ -13,7 +13,7 @@
 namespace holdfast::test::faults {
 namespace {
 
-const std::filesystem::path kRun = "/volume/run";
+const std::filesystem::path kStoreRun = "/volume/run";
 constexpr std::uint64_t kPiece = 2 * kToyBlock;  // so that half a write is whole blocks
 constexpr std::uint64_t kBodyBlocks = 3;
 constexpr int kSaves = 4;
@@ -40,7 +40,7 @@ void write_in_pieces(File& file, const Toy& toy) {
 
 struct Life {
   Life(FileSystem& files, Verifier& asked)
-      : store(files, clock, {.directory = kRun, .keep = KeepLast{2}}, asked) {}
+      : store(files, clock, {.directory = kStoreRun, .keep = KeepLast{2}}, asked) {}
 
   std::optional<CheckpointInfo> start() {
     store.preflight();
@@ -78,7 +78,7 @@ std::string name_of(std::int64_t step, AttemptNumber attempt) {
 
 // Failures that nobody needs to hear of: the space of an abandoned file, the signature in a claim. The ledger
 // tells its own in the log.
-bool may_be_silent(const Operation& operation) {
+bool store_may_be_silent(const Operation& operation) {
   const auto& path = operation.path;
   const bool claim = std::isdigit(static_cast<unsigned char>(path.back())) != 0 &&
                      path.find("/attempts/") != std::string::npos &&
@@ -122,8 +122,8 @@ class Listener {
     if (files_.faults_fired() == before) return true;
     int skip = before;
     for (const Operation& operation : files_.log()) {
-      if (operation.failed && skip-- <= 0 && !may_be_silent(operation) && !is_left_alone(what, operation) &&
-          !is_read_again(what, operation) && !is_trial(what, operation)) {
+      if (operation.failed && skip-- <= 0 && !store_may_be_silent(operation) &&
+          !is_left_alone(what, operation) && !is_read_again(what, operation) && !is_trial(what, operation)) {
         outcome_.unreported.push_back(std::string(what) +
                                       " succeeds although this failed: " + operation.text());
       }
@@ -137,7 +137,7 @@ class Listener {
 };
 
 std::optional<RunState> state_on(MemoryFileSystem& disk) {
-  const auto run = disk.open_directory(kRun, false);
+  const auto run = disk.open_directory(kStoreRun, false);
   return run ? read_run_state(*run) : std::nullopt;
 }
 
@@ -157,10 +157,10 @@ StoreLevel::StoreLevel(bool with_a_past, Between between) : between_(std::move(b
     }
   }
   safe_ = 13;
-  past_.put(kRun / name_of(15, 1), toy_bytes(toy_of(15, 1, {})));
-  past_.flip_bit(kRun / name_of(15, 1), kToyBlock + 77);
-  past_.put(kRun / "tmp-a0001-step-16-1", "x");
-  past_.put(kRun / "attempts/tmp-a0001-state", "x");
+  past_.put(kStoreRun / name_of(15, 1), toy_bytes(toy_of(15, 1, {})));
+  past_.flip_bit(kStoreRun / name_of(15, 1), kToyBlock + 77);
+  past_.put(kStoreRun / "tmp-a0001-step-16-1", "x");
+  past_.put(kStoreRun / "attempts/tmp-a0001-state", "x");
 }
 
 Outcome StoreLevel::run(const std::optional<Fault>& fault, int /*number*/) {
@@ -180,7 +180,7 @@ Outcome StoreLevel::run(const std::optional<Fault>& fault, int /*number*/) {
       if (!listener.call("a commit", [&] { saved = life.save(step); })) continue;
       acknowledged = step;
       MemoryFileSystem cut = disk.crash();
-      const auto path = kRun / saved.name;
+      const auto path = kStoreRun / saved.name;
       if (!cut.exists(path) || cut.get(path) != toy_bytes(life.toy(step))) {
         outcome.false_success.push_back("step " + std::to_string(step) +
                                         " is acknowledged and not on the disk");
@@ -196,7 +196,7 @@ Outcome StoreLevel::run(const std::optional<Fault>& fault, int /*number*/) {
   }
   outcome.fired = files.faults_fired();
   outcome.log = files.log();
-  check_syncs(kRun.native(), outcome);
+  check_syncs(kStoreRun.native(), outcome);
   MemoryFileSystem cut = disk.crash();
   judge(cut, acknowledged, "after a power cut, ", outcome);
   judge(disk, acknowledged, "", outcome);
@@ -216,7 +216,7 @@ void StoreLevel::judge(MemoryFileSystem& disk, std::int64_t acknowledged, const 
                              std::to_string(step) + " is there");
     }
     if (newest &&
-        disk.get(kRun / newest->name) != toy_bytes(toy_of(step, newest->attempt, newest->ancestry))) {
+        disk.get(kStoreRun / newest->name) != toy_bytes(toy_of(step, newest->attempt, newest->ancestry))) {
       outcome.lost.push_back(what + "step " + std::to_string(step) + " holds other bytes");
     }
     if (state && state->durable_step > step)

@@ -254,7 +254,7 @@ TEST(DeviceStaging, WhatChangesTooEarlyIsNamedAndSetAsideFromThenOn) {
     run.announced_step();
     run.await_durable(3);
   }
-  EXPECT_THAT(log.text(), HasSubstr("'model/weight' changed between after_step and before_update"));
+  EXPECT_THAT(log.text(), HasSubstr("model/weight changed between after_step and before_update"));
   expect_resumed(volume, 3);
 }
 

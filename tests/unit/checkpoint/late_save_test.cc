@@ -85,7 +85,7 @@ TEST_F(LateSaveTest, AChangeBeforeTheUpdateIsNamedAndCopiedEarlyFromThenOn) {
   EXPECT_EQ(first.status(), SaveStatus::overtaken);
   EXPECT_TRUE(wanted());
   EXPECT_TRUE(late().works());
-  EXPECT_THAT(log.text(), HasSubstr("'model/weight' changed between after_step and before_update"));
+  EXPECT_THAT(log.text(), HasSubstr("model/weight changed between after_step and before_update"));
   source.weight(5) -= 1;
 
   step(true);

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <string>
 
@@ -62,6 +64,30 @@ TEST(ScratchFile, AFullDevShmIsNoEnd) {
   });
   if (status == kNoMount) GTEST_SKIP() << "only root may mount a small /dev/shm";
   EXPECT_EQ(status, 0);
+}
+
+// A program that has opened too many files: its state is no reason to give the run up.
+TEST(ScratchFile, ASystemCallThatFailsInLibhdf5IsAnIoError) {
+  const auto plan = [] { make_file_plan({{"model/weight", DType::float32, {1000}}}, 256 << 10); };
+  plan();  // what libhdf5 opens once is open
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  close(next);
+  rlimit one_more = before;
+  one_more.rlim_cur = static_cast<rlim_t>(next) + 1;  // the scratch file's own descriptor
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  int code = 0;
+  try {
+    plan();
+  } catch (const IoError& error) {
+    code = error.code();
+  } catch (const RefusedError& error) {
+    ADD_FAILURE() << error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(code, EMFILE);
 }
 
 }}  // namespace holdfast::test

@@ -185,7 +185,7 @@ TEST_F(LateLoop, WeightsThatAreClippedAfterTheBoundaryAreNamed) {
     net->head->weight.mul_(0.99);
   }
   EXPECT_EQ(finish(), 5);
-  EXPECT_THAT(log.text(), HasSubstr("'model/head.weight' changed between after_step and before_update"));
+  EXPECT_THAT(log.text(), HasSubstr("model/head.weight changed between after_step and before_update"));
 }
 
 TEST_F(LateLoop, ABatchIsSkipped) {

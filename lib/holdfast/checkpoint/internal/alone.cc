@@ -41,7 +41,7 @@ void Alone::at_boundary(Decision& decision) {
     act(decision);
   }
   const DataEnd end = run.source.data_end();
-  const bool is_last = end == DataEnd::run || step == engine_.heartbeat.last_step();
+  const bool is_last = engine_.is_last_step(end);
   if (is_last || end == DataEnd::epoch) [[unlikely]] {
     engine_.held.hold(is_last);
   }

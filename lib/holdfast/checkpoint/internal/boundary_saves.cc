@@ -6,16 +6,17 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/name_list.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-constexpr std::size_t kNamed = 6;  // changes
+constexpr std::size_t kShownChanges = 6;
 
 }  // namespace
 
 void BoundarySaves::lay_out() {
-  if (std::exchange(laid_out_, true)) return;
+  if (laid_out_) return;
   try {
     run_.stager.plan_ahead();
   } catch (const UsageError& error) {
@@ -25,6 +26,7 @@ void BoundarySaves::lay_out() {
   // Here, between two updates: page-locking an image takes as long as many copies, and must not happen while
   // the program captures a graph.
   run_.stager.make_image_ahead();
+  laid_out_ = true;
 }
 
 void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
@@ -139,13 +141,10 @@ bool BoundarySaves::holds_last() const {
 void BoundarySaves::tell_changes(const Snapshot& image) const {
   const std::vector<std::string> names = run_.source.changed_since(image);
   if (names.empty()) return;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
   log_warning(
       "step {} is stored as after_step() left it, without what has changed since: {}. A run that goes on "
       "from there makes such changes again if they follow an epoch; all others belong before after_step()",
-      image.step, text);
+      image.step, name_list(names, kShownChanges));
 }
 
 Digest BoundarySaves::digest() const {

@@ -56,6 +56,8 @@ struct Engine {
     if (last > run.step()) next_step = std::min(next_step.value_or(last), last);
     quiet.until(run.step(), next_step, next_time, run.writer.get());
   }
+  // The program has said that the loop ends with this step, or `end` says it.
+  bool is_last_step(DataEnd end) const { return end == DataEnd::run || run.step() == heartbeat.last_step(); }
   void tell_stop(Decision& decision) noexcept {
     run.outlook.leave();
     decision.stop = true;

@@ -85,6 +85,7 @@ void Evaluation::tick(bool stop) {
 
 void Evaluation::step_inside() noexcept {
   drop_image();
+  held_.drop();
   if (running()) boundary_.owe_evaluation(true);
 }
 
@@ -107,7 +108,6 @@ bool Evaluation::leave(bool thrown_out, bool together) {
 void Evaluation::drop_image() noexcept {
   take_back();
   image_ = {};
-  held_.drop();
 }
 
 void Evaluation::take_back() noexcept {

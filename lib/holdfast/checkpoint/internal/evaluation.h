@@ -50,10 +50,10 @@ class Evaluation {
   bool running() const noexcept { return running_.load(); }
   // The boundary as it was when the evaluation began, or as after_step() left it; empty: only memory has it.
   Staged image() const { return image_ ? image_ : held_.image(); }
-  // The next step boundary is reached: drops the images.
+  // The next step boundary is reached: drops all images.
   bool meets_step() const noexcept { return image_ || held_.holds() || running(); }
   void step_inside() noexcept;
-  // The others save with this process.
+  // The others save with this process. An image that after_step() made stays.
   void drop_image() noexcept;
   // True: the boundary is durable or in flight.
   bool commit() noexcept { return shelf_.commit(); }

@@ -1,6 +1,6 @@
 // The image of a step boundary at which an epoch or the run's loop ends. There a program works on the state
 // after after_step(): it lowers a rate, loads the best weights, evaluates. A save, an evaluation and finish()
-// then take this image instead of memory.
+// then take this image instead of memory. With several ranks it is rank 0's, and of the last step alone.
 //
 // Errors: none; what fails is logged. Threads: the training thread.
 #pragma once
@@ -25,7 +25,7 @@ class HeldBoundary {
   // In after_step(). Does nothing if the step is durable. An epoch's image is also left out if epochs are too
   // short for it, or if no memory is free; the last one waits for that, as finish() would.
   void hold(bool is_last) noexcept;
-  // The next step has begun, or other ranks save with this process.
+  // The next step has begun.
   void drop() noexcept { image_ = {}; }
 
   bool holds() const { return static_cast<bool>(image_); }

@@ -8,6 +8,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/name_list.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -15,17 +16,7 @@ namespace {
 // This many copies of a run are made whole inside after_step() and compared with live memory when they are
 // closed. HOLDFAST_CHECK_STAGING compares all.
 constexpr int kChecks = 2;
-constexpr std::size_t kNamed = 3;
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) {
-    if (i > 0) text += ", ";
-    text += "'" + names[i] + "'";
-  }
-  if (names.size() > kNamed) text += " and " + std::to_string(names.size() - kNamed) + " more";
-  return text;
-}
+constexpr std::size_t kShown = 3;  // changed tensors
 
 }  // namespace
 
@@ -105,7 +96,7 @@ void LateSave::close(bool ended) {
         log_warning(
             "{} changed between after_step and before_update (an optimizer that steps inside backward?): "
             "copied inside after_step from now on, and this save is made again",
-            listed(changed));
+            name_list(changed, kShown));
         return;
       }
       if (whole) ++checked_;

@@ -140,6 +140,8 @@ void RankVotes::post_last() {
     vote.durable = run_.newest_durable();
     vote.needs = needed_for_last();
     vote.save = !engine_.saves.covered() && !run_.writer->superseded();
+    // Rank 0 has all of the boundary; memory may have changed on each rank since.
+    vote.alone = vote.alone || engine_.held.holds();
   }
   post(vote);
 }

@@ -76,6 +76,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
     engine_.limit.restore();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
+  if (!decision.stop && engine_.is_last_step(run_.source.data_end())) hold_last_boundary();
   // On all ranks at the same boundary, because all look at their state when one is laid out or saved.
   engine_.saves.unsavable().refuse();
   if (group_.leads()) {
@@ -84,6 +85,15 @@ void Ranks::vote_at_boundary(Decision& decision) {
     decision.failure = "rank 0's last save failed; its log says why";
   }
   if (!votes_.pending() && !group_.failing()) engine_.rest_until(votes_.next_step(), {});
+}
+
+// For finish(), which others may reach first: each rank keeps what it has, and none waits for another. A state
+// of which other ranks hold parts cannot be kept like that.
+void Ranks::hold_last_boundary() {
+  if (run_.source.needs_others()) return;
+  if (!group_.leads()) return sender_.hold();
+  // A save by all ranks is no whole image, and has this boundary already.
+  if (!group_.sharing() || !engine_.saves.covered()) engine_.held.hold(true);
 }
 
 void Ranks::lay_out() {

@@ -35,6 +35,7 @@ class Ranks final : public Ensemble {
  private:
   void lay_out();
   void vote_at_boundary(Decision& decision);
+  void hold_last_boundary();
   void act(Decision& decision, const Agreed& agreed);
   void stop(Decision& decision, const Agreed& agreed);
   void save(Decision& decision, const Agreed& agreed, const Plan& plan, bool last_one);

@@ -108,13 +108,24 @@ bool ShareSender::wait_for_image() {
   return true;
 }
 
+void ShareSender::hold() noexcept {
+  try {
+    held_own_ = own_of(run_.source);
+    held_step_ = run_.step();
+  } catch (const std::exception& error) {
+    log_debug("this rank's own state at its last step is not kept: {}", what_of(error));
+  }
+}
+
+std::string ShareSender::own() const { return held_step_ == run_.step() ? held_own_ : own_of(run_.source); }
+
 // The content of own_text(step); empty: this rank has no own state.
 std::string ShareSender::own_now(std::int64_t step) {
   own_failed_ = false;
   try {
-    std::string own = own_of(run_.source);
-    if (!own.empty()) own.insert(0, 1, kOwnBytes);
-    return own;
+    std::string now = own();
+    if (!now.empty()) now.insert(0, 1, kOwnBytes);
+    return now;
   } catch (const std::exception& error) {
     log_error("this rank's own state at step {} could not be copied: {}", step, what_of(error));
     own_failed_ = true;  // sent again at the next request
@@ -136,9 +147,9 @@ void ShareSender::tell_own() {
 
 void ShareSender::tell_boundary(const std::string& name) noexcept {
   try {
-    const std::string own = own_of(run_.source);
-    if (own.empty()) return;
-    group_.channel().tell(name, own);
+    const std::string now = own();
+    if (now.empty()) return;
+    group_.channel().tell(name, now);
     told_boundaries_.push_back(name);
     if (told_boundaries_.size() <= kStillWanted) return;
     group_.channel().forget(told_boundaries_.front());

@@ -29,6 +29,8 @@ class ShareSender {
   void send(Decision& decision, bool last_one);
   // Once for each step. A failure fails this save alone.
   void tell_own();
+  // This step is the last: what is sent of it from here on is this rank's own state now.
+  void hold() noexcept;
   // An evaluation begins. Without this text, rank 0 commits nothing before it is over.
   void tell_boundary(const std::string& name) noexcept;
 
@@ -42,6 +44,7 @@ class ShareSender {
   Staged stage(bool last_one);
   bool wait_for_image();
   std::string own_now(std::int64_t step);
+  std::string own() const;
   void begin_save(Decision& decision, const BegunSave& save);
 
   Engine& engine_;
@@ -51,6 +54,8 @@ class ShareSender {
   std::unique_ptr<ShareWriterThread> writer_;  // null: rank 0 writes alone
   std::int64_t told_ = -1;                     // last step whose own state was told
   std::int64_t told_before_ = -1;              // the one before that
+  std::int64_t held_step_ = -1;                // the step of held_own_
+  std::string held_own_;                       // own state as after_step() left it
   bool own_failed_ = false;                    // that text was the reason for a failure, not the state
   std::vector<std::string> told_boundaries_;   // names of the last texts with own state in an evaluation
 };

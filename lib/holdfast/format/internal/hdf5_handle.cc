@@ -1,26 +1,50 @@
 #include "holdfast/format/internal/hdf5_handle.h"
 
 #include <new>
+#include <string>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-herr_t take_description(unsigned /*depth*/, const H5E_error2_t* error, void* text) {
+struct Cause {
+  std::string description;
+  bool memory = false;
+};
+
+herr_t take_cause(unsigned /*depth*/, const H5E_error2_t* error, void* cause) {
+  auto& to = *static_cast<Cause*>(cause);
+  to.memory = error->maj_num == H5E_RESOURCE;
   try {
-    if (error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+    if (error->desc != nullptr) to.description = error->desc;
   } catch (const std::bad_alloc&) {  // an exception must not pass through libhdf5
   }
   return 0;
 }
 
+// libhdf5 names errno where a system call failed, and only there. 0: it names none.
+int system_error(std::string_view description) {
+  constexpr std::string_view kBefore = "errno = ";
+  const std::size_t at = description.find(kBefore);
+  if (at == std::string_view::npos) return 0;
+  const std::string_view number = description.substr(at + kBefore.size());
+  return static_cast<int>(parse_int(number.substr(0, number.find(','))).value_or(0));
+}
+
 [[noreturn]] void fail(std::string_view doing) {
-  std::string innermost;
-  // Downward: the last description that is taken is the innermost, which names the cause.
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take_description, &innermost);
+  Cause cause;
+  // Downward: the last error that is taken is the innermost.
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take_cause, &cause);
+  if (cause.memory) throw std::bad_alloc();
+  if (const int error = system_error(cause.description); error != 0) {
+    throw IoError("lay out a checkpoint file,", std::string(doing), error,
+                  "the file plan is made in /dev/shm or in $TMPDIR");
+  }
   throw RefusedError("cannot lay out the checkpoint file: " + std::string(doing) + ": HDF5 says '" +
-                     innermost + "'");
+                     printable(cause.description, 400) + "'");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // libhdf5's handles with an owner, and its errors as exceptions.
 //
-// A failed call throws RefusedError with what the program was doing and libhdf5's innermost message. The only
-// inputs are a tensor list and a capacity, so one of them is at fault. libhdf5 prints nothing meanwhile.
-// Errors: RefusedError. Threads: libhdf5 has process-wide state; hdf5_layout.cc holds one lock around all
+// A failed call throws with what the program was doing and libhdf5's innermost message. libhdf5 prints nothing
+// meanwhile. Errors: IoError where a system call failed; std::bad_alloc; otherwise RefusedError, because a
+// tensor list and a capacity are the only inputs. Threads: libhdf5 has process-wide state; hdf5_layout.cc holds one lock around all
 // of it.
 #pragma once
 

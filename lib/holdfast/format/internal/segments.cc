@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "holdfast/base/name_list.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
@@ -100,20 +101,16 @@ std::vector<Piece> pieces_of(const std::vector<Segment>& segments) {
 std::optional<Rejection> compare(const CheckpointIndex& index, const std::vector<Segment>& segments,
                                  std::span<const Digest> pieces) {
   // A sick disk may damage thousands of segments, and a message must stay readable.
-  constexpr std::size_t kNamed = 4;
-  std::string names;
-  std::size_t count = 0;
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> names;
   for (const Segment& segment : segments) {
     const std::size_t own = (segment.length + kDigestPiece - 1) / kDigestPiece;
     const Digest digest = combine_digests(pieces.first(own));
     pieces = pieces.subspan(own);
-    if (digest == *segment.expected || count++ >= kNamed) continue;
-    if (!names.empty()) names += ", ";
-    names += name_of_segment(index, segment);
+    if (digest != *segment.expected) names.push_back(name_of_segment(index, segment));
   }
-  if (count == 0) return std::nullopt;
-  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
-  return damaged(names + (count == 1 ? ": digest differs" : ": digests differ"));
+  if (names.empty()) return std::nullopt;
+  return damaged(name_list(names, kShown) + (names.size() == 1 ? ": digest differs" : ": digests differ"));
 }
 
 std::variant<std::vector<Segment>, Rejection> tile(const CheckpointIndex& index) {
