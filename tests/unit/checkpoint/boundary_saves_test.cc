@@ -6,6 +6,7 @@
 
 #include "engine_rig.h"
 #include "slow_disk.h"
+#include "support/no_more_files.h"
 
 namespace holdfast::test { namespace {
 
@@ -36,6 +37,26 @@ TEST_F(BoundarySavesTest, ADueSaveBeginsAndTheNextCountsFromThere) {
   EXPECT_EQ(engine->schedule.next_due_step(clock.now()), 6);
   EXPECT_FALSE(save_if_due().saved);
   expect_newest(3);
+}
+
+// A program that has opened too many files: its state is no reason to give the run up, nor to try at each step.
+TEST_F(BoundarySavesTest, ALayoutThatFailsIsTriedAgainByTheNextSave) {
+  options.every = {SaveEvery::steps(3)};
+  start();
+  step();
+  {
+    const NoMoreFiles limit;
+    const Decision first = save_if_due();
+    EXPECT_EQ(first.save.status(), SaveStatus::failed);
+    EXPECT_THAT(first.save.error(), HasSubstr("EMFILE"));
+    EXPECT_FALSE(engine->saves.unsavable().known());
+    step();
+    EXPECT_EQ(save_if_due().save.step(), -1) << "no save is due";
+  }
+  steps(2);
+  const Decision next = save_if_due();
+  EXPECT_TRUE(next.saved);
+  EXPECT_EQ(next.save.wait(), SaveStatus::durable);
 }
 
 TEST_F(BoundarySavesTest, AWishWaitsForAFreeImage) {

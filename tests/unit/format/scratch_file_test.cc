@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/format/file_plan.h"
+#include "support/no_more_files.h"
 
 namespace holdfast::test { namespace {
 
@@ -70,23 +70,15 @@ TEST(ScratchFile, AFullDevShmIsNoEnd) {
 TEST(ScratchFile, ASystemCallThatFailsInLibhdf5IsAnIoError) {
   const auto plan = [] { make_file_plan({{"model/weight", DType::float32, {1000}}}, 256 << 10); };
   plan();  // what libhdf5 opens once is open
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = dup(STDERR_FILENO);
-  ASSERT_GE(next, 0);
-  close(next);
-  rlimit one_more = before;
-  one_more.rlim_cur = static_cast<rlim_t>(next) + 1;  // the scratch file's own descriptor
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
   int code = 0;
   try {
+    const NoMoreFiles limit(1);  // but the scratch file's own descriptor
     plan();
   } catch (const IoError& error) {
     code = error.code();
   } catch (const RefusedError& error) {
     ADD_FAILURE() << error.what();
   }
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(code, EMFILE);
 }
 

@@ -36,7 +36,7 @@ void Alone::at_boundary(Decision& decision) {
   const bool asked =
       run.monitor.pending() || writer.superseded() || engine_.limit.lifted() || run.outlook.leaving();
   const SaveSchedule& schedule = engine_.schedule;
-  if (asked || schedule.wanted() || !engine_.boundary_saves.laid_out() || schedule.due(now, step))
+  if (asked || schedule.wanted() || !engine_.boundary_saves.layout_tried() || schedule.due(now, step))
       [[unlikely]] {
     act(decision);
   }

@@ -16,6 +16,7 @@ constexpr std::size_t kShownChanges = 6;
 }  // namespace
 
 void BoundarySaves::lay_out() {
+  layout_tried_ = true;
   if (laid_out_) return;
   try {
     run_.stager.plan_ahead();
@@ -39,7 +40,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
   const Waiting waiting(run_.time);
   BegunSave save;
   try {
-    lay_out();
+    if (!layout_tried_) lay_out();
     // Frees the image of an earlier last save.
     last_ = {};
     schedule_.choose_interval();
@@ -51,6 +52,7 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
       if (!now_or_later || !run_.stager.ready()) return;  // the next step tries again
     }
+    lay_out();
     // The image records the numbers of this step, and late ones may say that its update was skipped.
     boundary_.settle();
     save = saves_.begin(schedule_.wanted() || urgent);

@@ -27,10 +27,11 @@ class BoundarySaves {
         late_(late),
         evaluation_(evaluation) {}
 
-  // Lays the file out for the tensors that exist after the first update. Later calls do nothing.
-  bool laid_out() const { return laid_out_; }
+  // Lays the file out for the tensors that exist after the first update. Does nothing once that has worked;
+  // after a failure the next save tries again.
   void lay_out();
-  void skip_layout() { laid_out_ = true; }
+  bool layout_tried() const { return layout_tried_; }
+  void skip_layout() { layout_tried_ = laid_out_ = true; }
 
   // Saves this boundary if `plan` needs it or a save is due.
   void save(Decision& decision, const Plan& plan) noexcept;
@@ -58,6 +59,7 @@ class BoundarySaves {
   SaveFlow& saves_;
   LateSave& late_;
   Evaluation& evaluation_;
+  bool layout_tried_ = false;
   bool laid_out_ = false;
   Staged last_;  // the state at a stop, kept for digest()
 };

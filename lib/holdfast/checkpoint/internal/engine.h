@@ -50,7 +50,7 @@ struct Engine {
   // All is decided at this boundary. If nothing is open, the steps before these need no decision.
   void rest_until(std::optional<std::int64_t> next_step, std::optional<SteadyTime> next_time) {
     const bool open = late.open() || evaluation.meets_step() || limit.lifted() || schedule.wanted() ||
-                      run.outlook.leaving() || !boundary_saves.laid_out();
+                      run.outlook.leaving() || !boundary_saves.layout_tried();
     if (open) return;
     const std::int64_t last = heartbeat.last_step();
     if (last > run.step()) next_step = std::min(next_step.value_or(last), last);

@@ -57,7 +57,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
   const std::int64_t step = run_.step();
   run_.time.step(run_.clock.now(), run_.writer ? run_.writer->activity() : 0);
   // At the first boundary of all ranks, because bring_together() is collective.
-  if (!engine_.boundary_saves.laid_out()) lay_out();
+  if (!engine_.boundary_saves.layout_tried()) lay_out();
   run_.book->boundary(step);
   if (group_.leads() && run_.writer->failing()) engine_.unsaved.look();
   if (run_.monitor.pending()) engine_.listener.heard();
@@ -87,8 +87,8 @@ void Ranks::vote_at_boundary(Decision& decision) {
   if (!votes_.pending() && !group_.failing()) engine_.rest_until(votes_.next_step(), {});
 }
 
-// For finish(), which others may reach first: each rank keeps what it has, and none waits for another. A state
-// of which other ranks hold parts cannot be kept like that.
+// For finish(), which others may reach first: each rank keeps what it has, and none waits for another. A
+// state of which other ranks hold parts cannot be kept like that.
 void Ranks::hold_last_boundary() {
   if (run_.source.needs_others()) return;
   if (!group_.leads()) return sender_.hold();

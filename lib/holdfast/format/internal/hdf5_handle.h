@@ -1,9 +1,10 @@
 // libhdf5's handles with an owner, and its errors as exceptions.
 //
-// A failed call throws with what the program was doing and libhdf5's innermost message. libhdf5 prints nothing
-// meanwhile. Errors: IoError where a system call failed; std::bad_alloc; otherwise RefusedError, because a
-// tensor list and a capacity are the only inputs. Threads: libhdf5 has process-wide state; hdf5_layout.cc holds one lock around all
-// of it.
+// A failed call throws with what the program was doing and libhdf5's innermost message. libhdf5 prints
+// nothing meanwhile.
+// Errors: IoError where a system call failed; std::bad_alloc; otherwise RefusedError, because a tensor list
+// and a capacity are the only inputs. Threads: libhdf5 has process-wide state; hdf5_layout.cc holds one lock
+// around all of it.
 #pragma once
 
 #include <hdf5.h>
