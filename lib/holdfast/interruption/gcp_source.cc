@@ -38,11 +38,6 @@ bool may_be_an_etag(std::string_view text) {
   });
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto end = text.find_last_not_of(" \t\r\n");
-  return end == std::string_view::npos ? std::string_view() : text.substr(0, end + 1);
-}
-
 }  // namespace
 
 class GcpConversation final : public ServiceSource::Conversation {
@@ -125,7 +120,7 @@ void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   const SteadyTime begin = clock_.now();
   const HttpAnswer answer = ask("preempted", parameters, limit);
   if (answer.cancelled) return;
-  const std::string_view value = trimmed(answer.body);
+  const std::string_view value = internal::trimmed(answer.body);
   const bool preempted = answer.status == 200 && value == "TRUE";
   if (!preempted && (answer.status != 200 || value != "FALSE")) {
     // Without an etag the next request returns at once: a failure must not cost a long wait.
@@ -200,7 +195,7 @@ void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
 void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
   const auto body = beside("maintenance-event", "");
   if (!body) return;
-  std::string value = internal::shown(trimmed(*body), 60);
+  std::string value = internal::shown(internal::trimmed(*body), 60);
   // The value stays for the whole maintenance; only its change is news.
   if (std::exchange(maintenance_, value) == value || value == "NONE") return;
   // A risk and no end, because Google names no moment and sends a SIGTERM. A live migration loses nothing.

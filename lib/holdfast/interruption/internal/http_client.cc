@@ -45,12 +45,6 @@ std::size_t take_body(char* data, std::size_t one, std::size_t size, void* user)
   });
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 std::size_t take_header(char* data, std::size_t one, std::size_t size, void* user) {
   auto& arriving = *static_cast<Arriving*>(user);
   return guarded(arriving, one * size, [&] {
@@ -79,6 +73,12 @@ int keep_from_children(void*, curl_socket_t descriptor, curlsocktype) {
 }
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
 
 std::optional<std::string_view> HttpAnswer::header(std::string_view name) const {
   for (const auto& [key, value] : headers) {

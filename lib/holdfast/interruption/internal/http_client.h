@@ -47,6 +47,9 @@ struct HttpAnswer {
   std::optional<std::string_view> header(std::string_view name) const;
 };
 
+// Without blanks and line ends around it.
+std::string_view trimmed(std::string_view text);
+
 class HttpClient {
  public:
   HttpClient();
