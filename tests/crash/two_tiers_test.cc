@@ -154,7 +154,9 @@ TEST_F(TwoTiers, AChosenStepIsBranchedFromOnceAlsoOnNewDisks) {
     vanish(machine);
     const std::int64_t started = last_step(machine.out(), "started");
     EXPECT_GE(started, steps) << "life " << life;
-    if (life == 0) EXPECT_EQ(started, 30);
+    if (life == 0) {
+      EXPECT_EQ(started, 30);
+    }
     steps = told_home(life);
     fs::remove_all(disk(life));
   }

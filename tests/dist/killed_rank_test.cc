@@ -198,21 +198,25 @@ bool is_commit(const ChangingCall& call) {
 // The second commit: the name is there, nobody has heard of it.
 TEST_F(Kill, RankZeroBetweenTheRenameAndTheAcknowledgement) {
   in_parallel(2, [&](std::size_t i) {
-    const TemporaryFolder folder;
-    const auto run = folder.path() / "run";
-    Life life(0, run);
-    int commits = 0;
-    ASSERT_TRUE(
-        life.traced->run_to([&](const ChangingCall& call) { return is_commit(call) && ++commits == 2; },
-                            i == 0 ? Moment::before : Moment::after));
-    const std::string name = life.traced->calls().back().to;
-    life.traced->kill();
-    ends(*life.other, 0);
-    EXPECT_EQ(std::filesystem::exists(name), i == 1);
-    const std::int64_t step = goes_on(run);
-    const std::int64_t named = std::stoll(name.substr(name.rfind("/step-") + 6));
-    EXPECT_EQ(step == named, i == 1) << name << ", and the next life began at " << step;
-    EXPECT_LT(named, kSteps) << "the training was over";
+    // On a busy machine the second commit may be that of the end.
+    for (int tries = 0; tries < 5; ++tries) {
+      const TemporaryFolder folder;
+      const auto run = folder.path() / "run";
+      Life life(0, run);
+      int commits = 0;
+      ASSERT_TRUE(
+          life.traced->run_to([&](const ChangingCall& call) { return is_commit(call) && ++commits == 2; },
+                              i == 0 ? Moment::before : Moment::after));
+      const std::string name = life.traced->calls().back().to;
+      life.traced->kill();
+      ends(*life.other, 0);
+      EXPECT_EQ(std::filesystem::exists(name), i == 1);
+      const std::int64_t step = goes_on(run);
+      const std::int64_t named = std::stoll(name.substr(name.rfind("/step-") + 6));
+      EXPECT_EQ(step == named, i == 1) << name << ", and the next life began at " << step;
+      if (named < kSteps) return;
+    }
+    ADD_FAILURE() << "the training was over each time";
   });
 }
 

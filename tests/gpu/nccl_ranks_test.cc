@@ -75,7 +75,9 @@ TEST_F(SeveralRanks, GraphsAreLeftOutWithAWarning) {
     EXPECT_EQ(ended.err.find("steps run without CUDA graphs") != std::string::npos, graph) << ended.err;
     const std::string state = value_of(ended.out, "state=");
     EXPECT_FALSE(state.empty()) << ended.out;
-    if (graph) EXPECT_EQ(state, expected);
+    if (graph) {
+      EXPECT_EQ(state, expected);
+    }
     expected = state;
   }
 }
