@@ -3,8 +3,8 @@
 //
 //   device=cpu           or cuda: the GPU LOCAL_RANK, or the only one
 //   every=5              steps between saves
-//   at=WHAT:RANK:STEP    to that rank of a fresh run, after that step: kill, term, stop (signals to itself),
-//                        notice (makes RUN-DIRECTORY.notice)
+//   at=WHAT:RANK:STEP    to that rank of a fresh run, after that step and a checkpoint: kill, term, stop
+//                        (signals to itself), notice (makes RUN-DIRECTORY.notice)
 //   late=1               the loop announces its updates
 //   sharded=1            Adam's slots are shared among the ranks
 //   fp16=1               mixed precision with a scaler (BF16 on a CPU)
@@ -21,8 +21,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -164,8 +166,20 @@ int compare(ProcessGroup& group, c10::Device device) {
   return 0;
 }
 
-// Returns once it has been heard.
+// A checkpoint of any step: on a busy machine the first one may take longer than the steps to this one.
+bool has_checkpoint(const std::filesystem::path& run) {
+  std::error_code none;
+  for (const auto& file : std::filesystem::directory_iterator(run, none)) {
+    if (file.path().filename().string().starts_with("step-")) return true;
+  }
+  return false;
+}
+
+// Begins once the next start can go on from here; returns once it has been heard.
 void happen(const std::string& what, const Given& given, const Checkpointer& checkpointer) {
+  for (int i = 0; i < 60'000 && !has_checkpoint(given.run); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (what == "kill") raise(SIGKILL);
   if (what == "stop") raise(SIGSTOP);
   if (what == "term") raise(SIGTERM);
