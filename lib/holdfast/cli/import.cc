@@ -8,6 +8,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/import_state.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
@@ -22,6 +23,7 @@ struct ImportRequest {
   std::string key;
   std::string module = std::string(kModelModule);
   std::string strip;
+  std::filesystem::path like;
   bool json = false;
 };
 
@@ -85,6 +87,15 @@ void check_whole(const ImportRequest& options) {
 }
 
 int run_import(const ImportRequest& options) {
+  if (!options.like.empty()) {
+    if (!options.key.empty() || !options.strip.empty() || options.module != kModelModule) {
+      throw UsageError(
+          "--like takes the parts by their names: --key, --module and --strip-prefix are for "
+          "weights alone");
+    }
+    return run_state_import(
+        {.file = options.file, .to = options.to, .like = options.like, .json = options.json});
+  }
   check_whole(options);
   const auto file = open_checkpoint(options.file);
   if (!looks_foreign(*file)) refuse(options, "neither a file of PyTorch nor of safetensors");
@@ -126,10 +137,15 @@ constexpr char kImportFooter[] =
 or torch::pickle_save wrote in C++, or a safetensors file. No code in it runs: classes other than tensors and plain
 values are refused by name. The new checkpoint has the weights alone, at step 0.
 
+With --like FILE is a training state: what holdfast export --all writes, or what Python has saved in that shape after
+some steps of its own. The program of CHECKPOINT resumes from the new checkpoint, with FILE's modules and optimizers.
+A part that FILE does not name is CHECKPOINT's own. A state that does not fit is refused, and nothing is written.
+
 Exit code: 0 written, 1 FILE is refused, 2 unreadable, 64 RUN_DIR is not empty.
 
 Example:
-  holdfast import old.pt --to /mnt/ckpt/pretrained)";
+  holdfast import old.pt --to /mnt/ckpt/pretrained
+  holdfast import all.pt --to /mnt/ckpt/run2 --like /mnt/ckpt/run1/step-000000001200-a0001.h5)";
 
 }  // namespace
 
@@ -151,6 +167,10 @@ void add_import(CLI::App& app, Command& chosen) {
       ->add_option("--strip-prefix", options->strip,
                    "remove this text in front of every key, such as \"module.\"")
       ->type_name("TEXT");
+  command
+      ->add_option("--like", options->like,
+                   "a checkpoint of the program that goes on: import a whole training state, with optimizers")
+      ->type_name("CHECKPOINT");
   add_json(*command, options->json);
   command->footer(kImportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_import(*options); }; });

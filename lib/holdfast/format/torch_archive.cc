@@ -137,7 +137,7 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, 
   std::uint64_t length = 0;
   for (const Tensor& tensor : index.tensors) {
     specs.push_back(tensor.spec);
-    specs.back().name = std::string(group) + "/" + tensor.spec.name;
+    if (!group.empty()) specs.back().name = std::string(group) + "/" + tensor.spec.name;
   }
   auto snapshot = std::make_shared<Snapshot>();
   try {

@@ -1,10 +1,9 @@
 // The index of a PyTorch archive: which tensors there are, and where their bytes lie.
 #include <map>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/crc32.h"
+#include "holdfast/format/internal/pickle_archive.h"
 #include "holdfast/format/internal/pickle_tensor.h"
 #include "holdfast/format/internal/pickle_tree.h"
 #include "holdfast/format/internal/segments.h"
@@ -23,14 +22,10 @@ using internal::keys_in;
 using internal::PickleTensor;
 using internal::PickleValue;
 using Refusal = internal::PickleRefusal;
-using internal::ZipEntry;
 using Kind = PickleValue::Kind;
 
 constexpr int kMaxDepth = 64;           // bounds the recursion; state dicts have three or four levels
 constexpr std::size_t kMaxName = 1024;  // as in tensor_spec.h
-constexpr std::string_view kPickleName = "/data.pkl";
-// How a file of PyTorch before 1.6 begins: a pickle of the number 0x1950a86a20f9469cfc6c.
-constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
 // An optimizer that C++ saved names parameters by their addresses, and lists these in its groups. Here they
 // get numbers, as in Python.
 using Numbers = std::map<std::string_view, std::string>;
@@ -160,144 +155,42 @@ class Collector {
   Numbers numbers_;
 };
 
-class ArchiveIndex {
- public:
-  explicit ArchiveIndex(const File& file) : file_(file) {}
-
-  TorchIndex read(std::string_view key) {
-    auto zip = internal::read_zip(file_);
-    if (const auto* const rejection = std::get_if<Rejection>(&zip)) throw Refusal{rejection->reason};
-    for (ZipEntry& entry : std::get<std::vector<ZipEntry>>(zip)) entries_.emplace(entry.name, entry);
-    const std::string archive = archive_name();
-    const std::string order = archive + "/byteorder";
-    if (entries_.contains(order) && text_of(entry_of(order), 64) != "little") {
-      throw Refusal{"its numbers are big-endian"};
-    }
-    const std::string pickle = text_of(entry_of(archive + std::string(kPickleName)), internal::kMaxPickle);
-    auto unpickled = internal::unpickle(pickle);
-    if (const auto* const rejection = std::get_if<Rejection>(&unpickled)) throw Refusal{rejection->reason};
-    const auto& values = std::get<internal::Unpickled>(unpickled);
-    const PickleValue& weights =
-        key.empty() ? internal::the_weights(*values.root) : internal::at_path(*values.root, key);
-    Collector collector(values, pickle.size(), parameter_numbers(weights));
-    collector.collect(weights, {});
-    if (key.empty()) collector.note_beside(*values.root, weights);
-    if (collector.found.empty()) throw Refusal{"there are no tensors in it, but " + keys_in(weights)};
-    TorchIndex index;
-    index.others = std::move(collector.others);
-    for (const auto& [name, tensor] : collector.found) add(index, archive, name, *tensor);
-    check_names(index);
-    check_size(index);
-    return index;
-  }
-
- private:
-  // PyTorch names the folder in the archive after the file.
-  std::string archive_name() const {
-    std::string found;
-    for (const auto& [name, entry] : entries_) {
-      if (!name.ends_with(kPickleName)) continue;
-      std::string folder = name.substr(0, name.size() - kPickleName.size());
-      if (folder.find('/') != std::string::npos) continue;
-      if (!found.empty()) throw Refusal{"it has more than one data.pkl"};
-      found = std::move(folder);
-    }
-    if (found.empty()) throw Refusal{"it is a zip archive without data.pkl, so PyTorch did not write it"};
-    return found;
-  }
-
-  const ZipEntry& entry_of(const std::string& name) const {
-    const auto found = entries_.find(name);
-    if (found == entries_.end()) throw Refusal{"'" + printable(name) + "' is missing in it"};
-    if (!found->second.stored)
-      throw Refusal{"'" + printable(name) + "' is compressed, which PyTorch never does"};
-    return found->second;
-  }
-
-  std::string text_of(const ZipEntry& entry, std::uint64_t most) const {
-    if (entry.size > most) {
-      throw Refusal{"'" + printable(entry.name) + "' has " + std::to_string(entry.size) +
-                    " bytes, more than it needs"};
-    }
-    std::string text(entry.size, '\0');
-    const auto bytes = std::as_writable_bytes(std::span(text));
-    if (file_.read_at(bytes, entry.offset) < bytes.size())
-      throw Refusal{"the file became shorter while it was read"};
-    if (internal::crc32(bytes) != entry.crc) {
-      throw Refusal{"the checksum of '" + printable(entry.name) +
-                    "' differs: " + std::string(internal::kBadCrc)};
-    }
-    return text;
-  }
-
-  void add(TorchIndex& index, const std::string& archive, const std::string& name,
-           const PickleTensor& tensor) {
-    const std::string key(tensor.storage->key);
-    auto found = storages_.find(key);
-    if (found == storages_.end()) {
-      const ZipEntry& entry = entry_of(archive + "/data/" + key);
-      found = storages_.emplace(key, index.storages.size()).first;
-      index.storages.push_back({entry.offset, entry.size, entry.crc});
-    }
-    if (index.storages[found->second].size != tensor.storage->elements * tensor.storage->unit()) {
-      throw Refusal{"tensor '" + printable(name) + "': its storage has another size than its description"};
-    }
-    index.tensors.push_back({{name, tensor.dtype, tensor.shape},
-                             found->second,
-                             tensor.offset * size_of(tensor.dtype),
-                             tensor.strides,
-                             tensor.type});
-  }
-
-  static void check_names(const TorchIndex& index) {
-    std::unordered_set<std::string_view> names;
-    for (const TorchIndex::Tensor& tensor : index.tensors) {
-      if (!names.insert(tensor.spec.name).second) {
-        throw Refusal{"two tensors are named '" + printable(tensor.spec.name) + "'"};
-      }
+void check_names(const TorchIndex& index) {
+  std::unordered_set<std::string_view> names;
+  for (const TorchIndex::Tensor& tensor : index.tensors) {
+    if (!names.insert(tensor.spec.name).second) {
+      throw Refusal{"two tensors are named '" + printable(tensor.spec.name) + "'"};
     }
   }
+}
 
-  // Repeated views could make a large state of a small file.
-  void check_size(const TorchIndex& index) const {
-    constexpr std::uint64_t kFactor = 4;
-    const std::uint64_t most = kFactor * file_.size();
-    std::uint64_t total = 0;
-    for (const TorchIndex::Tensor& tensor : index.tensors) {
-      std::uint64_t bytes = size_of(tensor.spec.dtype);
-      for (const std::int64_t size : tensor.spec.shape) {
-        const auto count = static_cast<std::uint64_t>(size);
-        bytes = count != 0 && bytes > (most + 1) / count ? most + 1 : bytes * count;
-      }
-      total += bytes;
-      if (total > most) {
-        throw Refusal{"its tensors are more than " + std::to_string(kFactor) +
-                      " times larger than the file, because they repeat elements; save clones of them"};
-      }
-    }
-  }
-
-  const File& file_;
-  std::unordered_map<std::string, ZipEntry> entries_;
-  std::unordered_map<std::string, std::size_t> storages_;
-};
-
-bool is_legacy(const File& file) {
-  std::string start(kLegacyStart.size(), '\0');
-  return file.read_at(std::as_writable_bytes(std::span(start)), 0) == start.size() && start == kLegacyStart;
+TorchIndex index_at(const File& file, std::string_view key) {
+  internal::PickleArchive archive(file);
+  const internal::Unpickled& values = archive.values();
+  const PickleValue& weights =
+      key.empty() ? internal::the_weights(*values.root) : internal::at_path(*values.root, key);
+  Collector collector(values, archive.pickle_size(), parameter_numbers(weights));
+  collector.collect(weights, {});
+  if (key.empty()) collector.note_beside(*values.root, weights);
+  if (collector.found.empty()) throw Refusal{"there are no tensors in it, but " + keys_in(weights)};
+  TorchIndex index;
+  index.others = std::move(collector.others);
+  for (const auto& [name, tensor] : collector.found) archive.add(index, name, *tensor);
+  check_names(index);
+  archive.check_size(index);
+  return index;
 }
 
 }  // namespace
 
-bool looks_like_torch(const File& file) { return internal::looks_like_zip(file) || is_legacy(file); }
+bool looks_like_torch(const File& file) {
+  return internal::looks_like_zip(file) || internal::refuse_legacy(file);
+}
 
 std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::string_view key) {
-  if (is_legacy(file)) {
-    return damaged(
-        "the format of PyTorch before 1.6; in Python, torch.save(torch.load(FILE), NEW_FILE) writes today's");
-  }
+  if (auto rejection = internal::refuse_legacy(file)) return std::move(*rejection);
   try {
-    return ArchiveIndex(file).read(key);
+    return index_at(file, key);
   } catch (const Refusal& refusal) {
     return damaged("PyTorch archive: " + refusal.reason);
   }

@@ -245,12 +245,18 @@ class TrainingState {
     pickle_.end_dict();
   }
 
-  // PyTorch counts in a float32 scalar tensor.
+  // PyTorch counts in a float32 scalar tensor, or in float64, which has the counts that float32 rounds.
   void write_step(std::int64_t steps) {
-    std::vector<std::byte> bytes(sizeof(float));
-    internal::put_little_endian(std::span<std::byte>(bytes), 0,
-                                std::bit_cast<std::uint32_t>(static_cast<float>(steps)));
-    pickle_.tensor(made_.storages.size(), DType::float32, {});
+    const bool exact = steps <= std::int64_t{1} << 24U;
+    std::vector<std::byte> bytes(exact ? sizeof(float) : sizeof(double));
+    if (exact) {
+      internal::put_little_endian(std::span<std::byte>(bytes), 0,
+                                  std::bit_cast<std::uint32_t>(static_cast<float>(steps)));
+    } else {
+      internal::put_little_endian(std::span<std::byte>(bytes), 0,
+                                  std::bit_cast<std::uint64_t>(static_cast<double>(steps)));
+    }
+    pickle_.tensor(made_.storages.size(), exact ? DType::float32 : DType::float64, {});
     made_.storages.push_back({std::nullopt, std::move(bytes)});
   }
 

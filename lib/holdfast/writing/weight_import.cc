@@ -11,9 +11,8 @@
 #include "holdfast/writing/file_verifier.h"
 
 namespace holdfast { inline namespace v0_2 {
-namespace {
 
-void check_empty(FileSystem& file_system, const std::filesystem::path& path) {
+void check_import_directory(FileSystem& file_system, const std::filesystem::path& path) {
   const auto directory = file_system.open_directory(path, false);
   if (directory == nullptr) return;
   for (const DirectoryEntry& entry : directory->list()) {
@@ -23,13 +22,19 @@ void check_empty(FileSystem& file_system, const std::filesystem::path& path) {
   }
 }
 
-}  // namespace
-
 CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
                               const Snapshot& weights, const std::string& source) {
-  check_empty(file_system, directory);
-  Attributes attributes = weights.attributes;
-  attributes.set("step", std::int64_t{0});
+  WholeState state{
+      .step = 0, .tensors = weights.layout->tensors(), .bytes = {}, .attributes = weights.attributes};
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) state.bytes.push_back(weights.bytes(i));
+  return import_state(file_system, clock, directory, state, source);
+}
+
+CheckpointInfo import_state(FileSystem& file_system, Clock& clock, const std::filesystem::path& directory,
+                            const WholeState& state, const std::string& source) {
+  check_import_directory(file_system, directory);
+  Attributes attributes = state.attributes;
+  attributes.set("step", state.step);
   attributes.set("import.source", printable(source, 4096), Role::record);
   RunRecord record{.attempt = 1,
                    .ancestry = {},
@@ -43,13 +48,14 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
   // Only for the size of the attributes: the attempt's number is not known yet.
   put_run_record(attributes, record);
 
-  const auto& tensors = weights.layout->tensors();
+  const auto& tensors = state.tensors;
   const auto plan = make_file_plan(tensors, attribute_capacity_for(attributes, tensors));
   Snapshot snapshot;
+  snapshot.step = state.step;
   snapshot.layout = plan->layout;
   snapshot.arena = make_image(*plan);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto bytes = weights.bytes(i);
+    const auto bytes = state.bytes[i];
     std::copy(bytes.begin(), bytes.end(), plan->layout->slot(i, snapshot.arena->bytes()).begin());
   }
   FileVerifier verifier;
@@ -67,9 +73,10 @@ CheckpointInfo import_weights(FileSystem& file_system, Clock& clock, const std::
   how.before_seal = [](Snapshot& sealed, std::optional<std::size_t> not_finite) {
     sealed.attributes.set(kRunFinite, !not_finite, Role::record);
   };
-  return store.commit({.step = 0, .bytes = plan->layout->length(), .ancestry = {}, .write = [&](File& file) {
-                         write_image(file, snapshot, *plan, how);
-                       }});
+  return store.commit(
+      {.step = state.step, .bytes = plan->layout->length(), .ancestry = {}, .write = [&](File& file) {
+         write_image(file, snapshot, *plan, how);
+       }});
 }
 
 }}  // namespace holdfast::v0_2

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "holdfast/format/byte_types.h"
 #include "holdfast/snapshot/dtype.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
