@@ -21,7 +21,7 @@ namespace {
   throw Error(shown(file) + ": " + reason, ExitCode::difference);
 }
 
-ImportedState read_state(const StateImportRequest& request, const CheckpointIndex& like) {
+ImportedState read_python_state(const StateImportRequest& request, const CheckpointIndex& like) {
   const auto file = open_checkpoint(request.file);
   if (!looks_like_torch(*file)) {
     refuse_state(request.file, looks_like_safetensors(*file)
@@ -56,7 +56,7 @@ std::string named(const std::vector<std::string>& names) {
   return names.size() > kMost ? text + ", …" : text;
 }
 
-void print_line(const char* what, const std::vector<std::string>& names) {
+void print_names(const char* what, const std::vector<std::string>& names) {
   if (!names.empty()) std::cout << what << named(names) << '\n';
 }
 
@@ -71,7 +71,7 @@ int run_state_import(const StateImportRequest& request) {
     refuse_state(request.like, std::string("no run resumes from it: ") + error.what());
   }
   // Everything is read and checked before the run directory is made: a refused file leaves no trace.
-  const ImportedState state = read_state(request, like.index);
+  const ImportedState state = read_python_state(request, like.index);
   const auto kept = read_kept(request, like, state);
   WholeState whole{.step = state.step, .tensors = state.tensors, .bytes = {}, .attributes = state.attributes};
   for (const TensorSpec& spec : state.tensors) {
@@ -97,10 +97,10 @@ int run_state_import(const StateImportRequest& request) {
   std::cout << shown(path) << ": step " << format_count(state.step) << ", "
             << format_count(static_cast<std::int64_t>(state.tensors.size())) << " tensors, "
             << format_bytes(made.bytes) << '\n';
-  print_line("from the file: ", state.from_file);
-  print_line("from the checkpoint: ", state.from_checkpoint);
-  print_line("not imported: ", state.left_out);
-  print_line("ignored options of Python's optimizers: ", state.ignored_options);
+  print_names("from the file: ", state.from_file);
+  print_names("from the checkpoint: ", state.from_checkpoint);
+  print_names("not imported: ", state.left_out);
+  print_names("ignored options of Python's optimizers: ", state.ignored_options);
   std::cout << "the program resumes from it with the run directory " << shown(request.to) << '\n';
   return 0;
 }

@@ -15,16 +15,16 @@ namespace {
 
 using ValueKind = PickleValue::Kind;
 
-bool convert(const PickleValue& value, bool& to) {
+bool value_as(const PickleValue& value, bool& to) {
   to = value.kind == ValueKind::boolean && value.integer != 0;
   return value.kind == ValueKind::boolean;
 }
-bool convert(const PickleValue& value, std::int64_t& to) {
+bool value_as(const PickleValue& value, std::int64_t& to) {
   if (value.kind != ValueKind::integer) return false;
   to = value.integer;
   return true;
 }
-bool convert(const PickleValue& value, double& to) {
+bool value_as(const PickleValue& value, double& to) {
   if (value.kind == ValueKind::real) {
     to = value.real;
     return true;
@@ -35,17 +35,17 @@ bool convert(const PickleValue& value, double& to) {
   to = static_cast<double>(value.integer);
   return true;
 }
-bool convert(const PickleValue& value, std::string& to) {
+bool value_as(const PickleValue& value, std::string& to) {
   if (value.kind != ValueKind::text || !is_utf8(value.text())) return false;
   to = value.text();
   return true;
 }
 template <class Item>
-bool convert(const PickleValue& value, std::vector<Item>& to) {
+bool value_as(const PickleValue& value, std::vector<Item>& to) {
   if (!is_sequence(value)) return false;
   for (const PickleValue* const item : value.items) {
     Item next{};
-    if (!convert(*item, next)) return false;
+    if (!value_as(*item, next)) return false;
     to.push_back(std::move(next));
   }
   return true;
@@ -70,7 +70,7 @@ std::optional<AttributeValue> value_like(const PickleValue& value, const Attribu
   return std::visit(
       [&](const auto& known) -> std::optional<AttributeValue> {
         std::decay_t<decltype(known)> found{};
-        if (!convert(value, found)) return std::nullopt;
+        if (!value_as(value, found)) return std::nullopt;
         return AttributeValue(std::move(found));
       },
       like);
@@ -167,7 +167,7 @@ void ImportDraft::make(const TensorSpec& spec, double value) {
 std::optional<double> ImportDraft::number(const std::string& name, const PickleValue& value) const {
   if (value.kind != ValueKind::tensor) {
     double plain = 0;
-    return convert(value, plain) ? std::optional(plain) : std::nullopt;
+    return value_as(value, plain) ? std::optional(plain) : std::nullopt;
   }
   const PickleTensor& tensor = *value.tensor;
   const std::string text = archive_.element(name, tensor);

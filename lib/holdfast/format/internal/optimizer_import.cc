@@ -54,7 +54,7 @@ bool is_flag(const PickleValue& value, bool on) {
 
 bool is_none(const PickleValue* value) { return value == nullptr || value->kind == PickleValue::Kind::none; }
 
-std::string counted(std::size_t count, const char* thing) {
+std::string count_text(std::size_t count, const char* thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
@@ -146,7 +146,7 @@ void OptimizerImport::take(const PickleValue& dict) {
     refuse_it("has no 'state' and 'param_groups' in it: save optimizer.state_dict() under this key");
   }
   if (listed->items.size() != groups_.size()) {
-    refuse_it("has " + counted(listed->items.size(), "parameter group") + " in it and " +
+    refuse_it("has " + count_text(listed->items.size(), "parameter group") + " in it and " +
               std::to_string(groups_.size()) + " in the checkpoint: make the same groups in Python");
   }
   std::unordered_set<const PickleValue*> seen;
@@ -167,7 +167,7 @@ void OptimizerImport::take(const PickleValue& dict) {
 }
 
 std::string OptimizerImport::what() const {
-  return name_ + " (" + type_ + ", " + counted(slots_, "slot") + ")";
+  return name_ + " (" + type_ + ", " + count_text(slots_, "slot") + ")";
 }
 
 // Strides of slots that have gone.
@@ -208,7 +208,7 @@ std::vector<std::int64_t> OptimizerImport::numbers_of(std::size_t group, const P
     refuse_it("has no list of numbers 'params' in group " + std::to_string(group));
   }
   if (numbers.size() != groups_[group].size()) {
-    refuse_it("has " + counted(numbers.size(), "parameter") + " in group " + std::to_string(group) +
+    refuse_it("has " + count_text(numbers.size(), "parameter") + " in group " + std::to_string(group) +
               " and the checkpoint " + std::to_string(groups_[group].size()) +
               ": give Python's optimizer the same parameters in the same order");
   }
