@@ -52,7 +52,8 @@ bool looks_like_torch(const File& file);
 std::variant<TorchIndex, Rejection> read_torch_index(const File& file, std::string_view key = {});
 
 // Reads all tensors of the index into host memory, each as "<group>/<key>", contiguous. Without a group the
-// keys are whole names. Attributes name the types of byte_types.h. Rejects keys that are no tensor name here (snapshot/tensor_spec.h).
+// keys are whole names. Attributes name the types of byte_types.h. Rejects keys that are no tensor name here
+// (snapshot/tensor_spec.h).
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, const TorchIndex& index,
                                                               std::string_view group = "model",
                                                               int threads = 2);
