@@ -17,8 +17,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <istream>
 #include <iterator>
 #include <memory>
 #include <sstream>
@@ -111,14 +113,15 @@ struct ProgramForPython {
       return loss;
     }));
   }
+  at::Tensor values() const { return at::cat({net->weight.flatten(), net->bias}).detach().clone(); }
   torch::nn::Linear net;
   std::unique_ptr<to::Optimizer> optimizer;
 };
 
-// The same loop in Python, from the file on.
-constexpr char kThreeStepsInPython[] = R"(
+// The same loop in Python, from the file on: three steps, which the other file has, and three more.
+constexpr char kStepsInPython[] = R"(
 import sys, torch
-kind, path = sys.argv[1:]
+kind, path, to = sys.argv[1:]
 state = torch.load(path)
 net = torch.nn.Linear(3, 2).double()
 groups = [net.weight, net.bias] if kind == "LBFGS" else [{"params": [net.weight]}, {"params": [net.bias]}]
@@ -131,38 +134,59 @@ def closure():
     loss = (net(x).exp() - 1.5).square().mean()
     loss.backward()
     return loss
-for _ in range(3): optimizer.step(closure)
-print(*(repr(v) for p in (net.weight, net.bias) for v in p.detach().flatten().tolist()))
+for _ in range(2):
+    for _ in range(3): optimizer.step(closure)
+    print(*(repr(v) for p in (net.weight, net.bias) for v in p.detach().flatten().tolist()))
+    if to:
+        state["model"], state["optimizer"] = net.state_dict(), optimizer.state_dict()
+        state["step"] += 3
+        torch.save(state, to)
+        to = ""
 )";
 
 class ToPython : public testing::TestWithParam<KindOfPython> {
  protected:
-  // Four steps, a checkpoint, and the whole of it as a file for torch.load.
+  // Four steps from where the run stands, a checkpoint, and the whole of it as a file for torch.load.
   std::string exported(ProgramForPython& program) {
-    TrainState state;
-    state.add("model", *program.net);
-    state.add("optimizer", *program.optimizer);
-    CheckpointerOptions options;
-    options.directory = folder_.path() / "run";
-    options.notices.hear_signals = false;
-    options.notices.cloud = false;
-    Checkpointer checkpointer(state, options);
-    checkpointer.resume();
-    for (int i = 0; i < 4; ++i) {
-      program.step();
-      checkpointer.after_step({.applied = Cursor{0, i + 1}});
-    }
-    EXPECT_EQ(checkpointer.finish(), 0);
+    const std::filesystem::path checkpoint = go_on(program, "run", 4);
     FileSystem& files = FileSystem::real();
-    const auto from =
-        files.open_file(folder_.path() / "run" / checkpointer.last_durable().checkpoint, OpenMode::read);
+    const auto from = files.open_file(checkpoint, OpenMode::read);
     const auto index = std::get<CheckpointIndex>(read_index(*from));
     const std::string path = folder_.path() / "all.pt";
     const auto made = files.open_directory(folder_.path(), false)->open("all.pt", OpenMode::create);
     EXPECT_FALSE(export_torch(*from, index, torch_training_state(index), *made));
     return path;
   }
+  // Resumes in that run directory, takes steps, and returns the newest checkpoint.
+  std::filesystem::path go_on(ProgramForPython& program, const std::string& run, int steps) {
+    TrainState state;
+    state.add("model", *program.net);
+    state.add("optimizer", *program.optimizer);
+    CheckpointerOptions options;
+    options.directory = folder_.path() / run;
+    options.notices.hear_signals = false;
+    options.notices.cloud = false;
+    Checkpointer checkpointer(state, options);
+    resumed_ = checkpointer.resume();
+    resumed_values_ = program.values();
+    for (int i = 0; i < steps; ++i) {
+      program.step();
+      checkpointer.after_step({.applied = Cursor{0, state.step() + 1}});
+    }
+    EXPECT_EQ(checkpointer.finish(), 0);
+    return options.directory / checkpointer.last_durable().checkpoint;
+  }
+  // `theirs`: as Python has printed them.
+  static void expect_near(std::istream& theirs, const at::Tensor& ours) {
+    for (std::int64_t i = 0; i < ours.numel(); ++i) {
+      double value = 0;
+      ASSERT_TRUE(theirs >> value) << "value " << i << " is missing";
+      EXPECT_NEAR(value, ours[i].item<double>(), 1e-10) << i;
+    }
+  }
   TemporaryFolder folder_;
+  Resumed resumed_;
+  at::Tensor resumed_values_;
 };
 
 TEST_P(ToPython, ThreeStepsInPythonAreThreeStepsHere) {
@@ -170,15 +194,33 @@ TEST_P(ToPython, ThreeStepsInPythonAreThreeStepsHere) {
   if (!python) GTEST_SKIP() << python.why_not();
   ProgramForPython program(GetParam());
   const std::string path = exported(program);
-  const Ended ended = python.run({"-c", kThreeStepsInPython, GetParam().python, path});
+  const Ended ended = python.run({"-c", kStepsInPython, GetParam().python, path, ""});
   ASSERT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+  std::istringstream theirs(ended.out);
   for (int i = 0; i < 3; ++i) program.step();
-  std::istringstream printed(ended.out);
-  const std::vector<double> theirs{std::istream_iterator<double>(printed), {}};
-  const at::Tensor ours = at::cat({program.net->weight.flatten(), program.net->bias}).detach();
-  ASSERT_EQ(theirs.size(), 8U) << ended.out;
-  for (std::size_t i = 0; i < theirs.size(); ++i)
-    EXPECT_NEAR(theirs[i], ours[static_cast<std::int64_t>(i)].item<double>(), 1e-10) << i;
+  expect_near(theirs, program.values());
+}
+
+// The way back: this program resumes from what Python has made of its state, and both go on alike.
+TEST_P(ToPython, ComesBackFromPython) {
+  const ForeignPython python("torch");
+  if (!python) GTEST_SKIP() << python.why_not();
+  ProgramForPython first(GetParam());
+  const std::string path = exported(first);
+  const std::string more = folder_.path() / "more.pt";
+  const Ended ended = python.run({"-c", kStepsInPython, GetParam().python, path, more});
+  ASSERT_EQ(ended.exit_code, 0) << python.versions() << ended.err;
+  const auto like = go_on(first, "run", 0);
+  const Ended imported = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "import", more, "--to",
+                                     folder_.path() / "back", "--like", like})
+                             .wait();
+  ASSERT_EQ(imported.exit_code, 0) << imported.out << imported.err;
+  ProgramForPython program(GetParam());
+  go_on(program, "back", 3);
+  EXPECT_EQ(resumed_.step, 7);
+  std::istringstream theirs(ended.out);
+  expect_near(theirs, resumed_values_);
+  expect_near(theirs, program.values());
 }
 
 // What PyTorch's optimizers look for, found by LibTorch's own reader.
