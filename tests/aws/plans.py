@@ -27,11 +27,12 @@ ALL = {
     "fallback": plan(fallback_minutes=20),
     "rebalance": plan(rebalance=True),
     "ecr": plan(image="111122223333.dkr.ecr.us-east-1.amazonaws.com/train" + DIGEST),
-    "v100": plan(types=TYPES["v100"], machine_image="ami-0123456789abcdef0"),
+    "own-image": plan(types=TYPES["l40s"], machine_image="ami-0123456789abcdef0"),
     "a100-mig": plan(types=TYPES["a100"], slices=7),
     "nodes": plan(
         types=("p4d.24xlarge",),
         nodes=4,
+        efa=(0, 1, 2, 3),
         image="",
         setup="true",
         shared="fs-1.fsx.us-east-1.amazonaws.com@tcp:/x",

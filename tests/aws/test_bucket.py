@@ -232,7 +232,6 @@ def test_wrong_homes_are_64_with_the_remedy(capsys: pytest.CaptureFixture[str]) 
     for words, says in (
         (["--home", "efs"], "ebs, s3, or s3://BUCKET"),
         (["--home", "s3", "--size", "200"], "--size means nothing"),
-        (["--nvme", "--gpu", "v100", "--ami", "ami-12345678"], "p3.2xlarge"),
     ):
         assert main(["up", "r1", *words, *trainer], lambda name: None) == 64
         assert says in capsys.readouterr().err

@@ -16,7 +16,7 @@ import plans
 import pytest
 
 from holdfast_aws import user_data
-from holdfast_aws.plan import LaunchPlan, UsageError, has_drives
+from holdfast_aws.plan import LaunchPlan, UsageError
 from holdfast_aws.template import template
 
 BODY_LIMIT = 51200  # bytes of a template that is not in a bucket
@@ -180,9 +180,8 @@ def test_alarms_act_on_the_on_demand_group() -> None:
 def test_nodes_share_one_network() -> None:
     made = template(plans.ALL["nodes"])
     launch = machine(made)
-    assert [i["NetworkCardIndex"] for i in launch["NetworkInterfaces"]] == [0, 1, 2, 3]
-    assert [i["DeviceIndex"] for i in launch["NetworkInterfaces"]] == [0, 1, 1, 1]
-    assert {i["InterfaceType"] for i in launch["NetworkInterfaces"]} == {"efa"}
+    assert [i["NetworkCardIndex"] for i in launch["NetworkInterfaces"]] == [0, 0, 1, 2, 3]
+    assert "SecurityGroupIds" not in launch
     assert launch["Placement"] == {"GroupName": {"Ref": "Close"}}
     assert made["Resources"]["Spot"]["Properties"]["MaxSize"] == "4"
 
@@ -194,7 +193,6 @@ def test_nodes_share_one_network() -> None:
         ({"command": ("train",)}, "run directory"),
         ({"command": ()}, "which command"),
         ({"image": "registry/train:latest"}, "digest"),
-        ({"types": ("p3.2xlarge",)}, "V100"),
         ({"throughput": 1000, "iops": 3000}, "--iops 4000"),
         ({"size_gib": 5, "iops": 6000}, "--size 12"),
         ({"nodes": 2}, "--shared"),
@@ -208,11 +206,6 @@ def test_nodes_share_one_network() -> None:
             {"home": "s3", "size_gib": 200, "iops": 3000, "throughput": 125},
             "--size, --iops, --throughput means nothing",
         ),
-        (
-            {"nvme": True, "types": ("g5.xlarge", "p3.2xlarge"), "machine_image": "ami-12345678"},
-            "p3.2xlarge has no NVMe",
-        ),
-        ({"nvme": True, "types": ("g5g.xlarge",)}, "g5g.xlarge has no NVMe"),
         (
             {"nodes": 2, "shared": "fs-1.efs.amazonaws.com:/", "image": "", "setup": "true", "home": "s3"},
             "--nodes has neither",
@@ -260,23 +253,3 @@ def test_nvme_brings_its_script_and_a_directory_of_its_own() -> None:
     assert files["/opt/holdfast/raid0"].startswith("#!/bin/bash\n# raid0:")
     assert "HF_RUN_DIRS=/mnt/fast/run\n" in files["/etc/holdfast/run.env"]
     assert "/opt/holdfast/raid0" not in files_of(plans.PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("kind", "has"),
-    [
-        ("p4d.24xlarge", True),
-        ("p4de.24xlarge", True),
-        ("g4dn.xlarge", True),
-        ("g5.xlarge", True),
-        ("g6.2xlarge", True),
-        ("p5.48xlarge", True),
-        ("p3dn.24xlarge", True),
-        ("p3.16xlarge", False),
-        ("g5g.xlarge", False),
-        ("m5.large", False),
-        ("m5d.large", True),
-    ],
-)
-def test_which_types_have_drives(kind: str, has: bool) -> None:
-    assert has_drives(kind) is has

@@ -6,11 +6,13 @@ Each finding is good, bad or unknown (the user may not ask). Exit code 78 when o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast_aws import bucket
 from holdfast_aws.account import HUMAN, OK, Account, Answer, CommandError
-from holdfast_aws.launch import body, with_network, zones_that_offer
-from holdfast_aws.plan import LaunchPlan
+from holdfast_aws.instance_types import BEFORE_TURING, described, drives_gb, efa_of_all, gpus, no_efa
+from holdfast_aws.launch import body, ready, with_network, zones_that_offer
+from holdfast_aws.plan import OPEN_DRIVER_IMAGE, LaunchPlan, UsageError
 
 # Quotas count vCPUs, by family and by spot or on-demand.
 QUOTAS = {
@@ -56,7 +58,7 @@ def check(account: Account, plan: LaunchPlan) -> Answer:
             _zones(account, plan),
             *_quotas(account, plan),
             *_home(account, plan),
-            *([_drives(account, plan)] if plan.nvme else []),
+            *_types(account, plan),
             _network(account, plan),
         ]
     marks = {True: "ok     ", False: "BAD    ", None: "unknown"}
@@ -176,27 +178,68 @@ def _home(account: Account, plan: LaunchPlan) -> list[Finding]:
     return [Finding("home", good, says), Finding("endpoint", True, hint)]
 
 
-def _drives(account: Account, plan: LaunchPlan) -> Finding:
-    what = "NVMe drives"
+def _types(account: Account, plan: LaunchPlan) -> list[Finding]:
+    """What the machines have, as EC2 describes them."""
     try:
-        found = account.ask("ec2", "describe_instance_types", InstanceTypes=list(plan.types))["InstanceTypes"]
+        found = described(account, plan.types)
     except CommandError as problem:
-        return Finding(what, None, str(problem))
-    without = sorted(one["InstanceType"] for one in found if not one.get("InstanceStorageSupported"))
+        return [Finding("GPUs", None, str(problem))]
+    findings = [_gpus(plan, found)] if plan.gpu and found else []
+    if plan.nvme and found:
+        findings.append(_drives(found))
+    if plan.nodes > 1 and found:
+        findings.append(_efa(found))
+    return findings
+
+
+def _gpus(plan: LaunchPlan, found: dict[str, Any]) -> Finding:
+    without = sorted(kind for kind, one in found.items() if not gpus(one))
     if without:
         return Finding(
-            what, False, f"{', '.join(without)} has none of its own: leave --nvme out, or name other --types"
+            "GPUs", False, f"{', '.join(without)} has no NVIDIA GPU: name other --types, or --no-gpu"
         )
-    sizes = {one["InstanceType"]: one.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) for one in found}
-    return Finding(what, True, ", ".join(f"{kind}: {size} GB" for kind, size in sorted(sizes.items())))
+    old = sorted(
+        kind for kind, one in found.items() if any(gpu["Name"] in BEFORE_TURING for gpu in gpus(one))
+    )
+    if old and plan.machine_image == OPEN_DRIVER_IMAGE:
+        return Finding(
+            "GPUs",
+            False,
+            f"the open driver of the default AMI does not run on {', '.join(old)}: name one with the proprietary "
+            "driver by --ami",
+        )
+    each = [
+        f"{kind}: {gpu['Count']} x {gpu['Name']}" for kind, one in sorted(found.items()) for gpu in gpus(one)
+    ]
+    return Finding("GPUs", True, "; ".join(each))
+
+
+def _drives(found: dict[str, Any]) -> Finding:
+    without = sorted(kind for kind, one in found.items() if not drives_gb(one))
+    if without:
+        return Finding(
+            "NVMe drives",
+            False,
+            f"{', '.join(without)} has none of its own: leave --nvme out, or name other --types",
+        )
+    sizes = ", ".join(f"{kind}: {drives_gb(one)} GB" for kind, one in sorted(found.items()))
+    return Finding("NVMe drives", True, sizes)
+
+
+def _efa(found: dict[str, Any]) -> Finding:
+    try:
+        cards = efa_of_all(found)
+    except UsageError as problem:
+        return Finding("EFA", False, str(problem))
+    return Finding("EFA", True, f"{len(cards)} network cards a node" if cards else no_efa(found))
 
 
 def _network(account: Account, plan: LaunchPlan) -> Finding:
     try:
-        ready = bucket.resolved(account, with_network(account, plan))
-        size = len(body(ready))
-    except CommandError as problem:
+        whole = ready(account, plan)
+        size = len(body(whole))
+    except (CommandError, UsageError) as problem:
         return Finding("network", False, str(problem))
     return Finding(
-        "network", True, f"{len(ready.subnets)} subnet(s) of {ready.vpc}; the template has {size} bytes"
+        "network", True, f"{len(whole.subnets)} subnet(s) of {whole.vpc}; the template has {size} bytes"
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from holdfast_aws import bucket
+from holdfast_aws import bucket, instance_types
 from holdfast_aws.account import HUMAN, LATER, Account, Answer, CommandError
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, stack_of
@@ -29,7 +29,7 @@ def body(plan: LaunchPlan) -> str:
 
 
 def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
-    plan = bucket.resolved(account, with_network(account, plan))
+    plan = ready(account, plan)
     bucket.must_fit(plan, _book(account, plan.run), account.volumes(plan.run))
     if plan.in_s3:
         bucket.prepare(account, plan)
@@ -71,6 +71,11 @@ def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
         {"run": plan.run, "stack": name, "subnets": list(plan.subnets), "changes": account.changes},
         [f"the run {plan.run} is on its way: hf-aws status {plan.run}"],
     )
+
+
+def ready(account: Account, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with what the account and EC2 say: network, types, network cards, bucket."""
+    return bucket.resolved(account, instance_types.resolved(account, with_network(account, plan)))
 
 
 def _book(account: Account, run: str) -> Book:

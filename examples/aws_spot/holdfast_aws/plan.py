@@ -12,20 +12,21 @@ from typing import Any
 
 from holdfast_aws.policy import instance_policy
 
-# The open driver of today's Deep Learning AMIs runs on all of these but not on V100.
+# Deep Learning Base AMI: driver, Docker, EFA. The parameter names the newest; `hf-aws check` says which that is.
 OPEN_DRIVER_IMAGE = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
 
 # Several types each: the deepest pool of them wins. The first is asked first where on-demand is bought.
 TYPES = {
-    "v100": ("p3.2xlarge", "p3.8xlarge", "p3.16xlarge"),
     "a100": ("p4d.24xlarge", "p4de.24xlarge"),
+    "b200": ("p6-b200.48xlarge",),
+    "h100": ("p5.4xlarge", "p5.48xlarge"),
+    "l4": ("g6.xlarge", "g6.2xlarge", "g6.4xlarge"),
+    "l40s": ("g6e.xlarge", "g6e.2xlarge", "g6e.4xlarge"),
+    "rtx-pro": ("g7e.2xlarge", "g7e.4xlarge", "g7e.8xlarge"),
     "any": ("g5.xlarge", "g6.xlarge", "g4dn.xlarge", "g5.2xlarge", "g6.2xlarge", "g4dn.2xlarge"),
 }
-
-# Families with NVMe drives of the machine's own, beside those with a "d" after the generation, such as p4d and g4dn.
-DRIVES = ("g5", "g6", "g6e", "gr6", "p5", "p5e", "p5en", "p6")
 
 RUN_DIR_MARK = "{run_dir}"
 MOUNT = "/mnt/holdfast"
@@ -62,6 +63,7 @@ class LaunchPlan:
     rebalance: bool = False  # CapacityRebalance: pays for a second machine that waits
     strategy: str = "price-capacity-optimized"
     nodes: int = 1
+    efa: tuple[int, ...] = ()  # network cards of a node with EFA, as EC2 describes its types; (): TCP
     shared: str = ""  # what several nodes mount instead of an EBS volume, such as fs-1.fsx…@tcp:/x
     slices: int = 0  # MIG slices, a run each
     gpu: bool = True
@@ -125,12 +127,6 @@ def on_demand_group(run: str) -> str:
     return f"holdfast-{run}-on-demand"
 
 
-def has_drives(kind: str) -> bool:
-    """The instance type has local NVMe drives, as far as its name tells; `hf-aws check` asks EC2."""
-    family = kind.partition(".")[0]
-    return family in DRIVES or bool(re.fullmatch(r"[a-z]+[0-9]+[a-z]*d[a-z]*", family))
-
-
 def _check_home(plan: LaunchPlan, need: Callable[[bool, str], None]) -> None:
     need(
         plan.home in (EBS, S3)
@@ -140,11 +136,6 @@ def _check_home(plan: LaunchPlan, need: Callable[[bool, str], None]) -> None:
     need(
         not (plan.in_s3 or plan.nvme) or plan.nodes == 1,
         "--nodes has neither --home s3 nor --nvme: the nodes share one file system, which survives them",
-    )
-    without = [kind for kind in plan.types if not has_drives(kind)]
-    need(
-        not plan.nvme or not without,
-        f"--nvme: {', '.join(without)} has no NVMe drives of its own; leave --nvme out, or name other --types",
     )
     defaults = {field.name: field.default for field in fields(plan)}
     spare = [option for name, option in OF_THE_VOLUME.items() if getattr(plan, name) != defaults[name]]
@@ -185,11 +176,6 @@ def check(plan: LaunchPlan) -> LaunchPlan:
     need(
         bool(re.fullmatch(r"ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+", plan.machine_image)),
         f"--ami {plan.machine_image}: an AMI, or an SSM parameter that names one",
-    )
-    need(
-        not (plan.machine_image == OPEN_DRIVER_IMAGE and any(name.startswith("p3.") for name in plan.types)),
-        "V100 (P3) needs --ami: the open driver of the default AMI does not run on it; "
-        "take a Deep Learning AMI with the proprietary driver",
     )
     need(bool(plan.types), "--types: at least one instance type")
     need(plan.filesystem in ("ext4", "xfs"), f"--filesystem {plan.filesystem}: ext4 or xfs")

@@ -173,23 +173,27 @@ def _machine(plan: LaunchPlan) -> Json:
         ],
         "UserData": user_data(plan),
     }
-    efa = plan.nodes > 1 and all(name.startswith("p4d") for name in plan.types)
-    if efa:
+    if plan.efa:
+        # The first interface has the address; those with EFA have none.
         data["NetworkInterfaces"] = [
-            {
-                "InterfaceType": "efa",
-                "NetworkCardIndex": card,
-                "DeviceIndex": min(card, 1),
-                "Groups": [{"Fn::GetAtt": ["Wall", "GroupId"]}],
-                "DeleteOnTermination": True,
-            }
-            for card in range(4)
+            _interface(0, 0, "interface"),
+            *(_interface(card, 1 if card == 0 else 0, "efa-only") for card in plan.efa),
         ]
     else:
         data["SecurityGroupIds"] = [{"Fn::GetAtt": ["Wall", "GroupId"]}]
     if plan.nodes > 1:
         data["Placement"] = {"GroupName": _ref("Close")}
     return {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
+
+
+def _interface(card: int, device: int, kind: str) -> Json:
+    return {
+        "InterfaceType": kind,
+        "NetworkCardIndex": card,
+        "DeviceIndex": device,
+        "Groups": [{"Fn::GetAtt": ["Wall", "GroupId"]}],
+        "DeleteOnTermination": True,
+    }
 
 
 def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
