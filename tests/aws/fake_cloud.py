@@ -192,7 +192,7 @@ class FakeCloud:
             return name
         if spec.zone not in self.ZONES:
             raise CloudError("InvalidParameterValue", f"Invalid availability zone: [{spec.zone}]")
-        if not 125 <= spec.throughput <= 1000 or not 3000 <= spec.iops <= 16000:
+        if not 125 <= spec.throughput <= 2000 or not 3000 <= spec.iops <= 80000:
             raise CloudError("InvalidParameterValue", "gp3's iops or throughput is out of range")
         if spec.throughput > spec.iops * 0.25:
             raise CloudError("InvalidParameterCombination", "throughput/iops ratio > 0.25")

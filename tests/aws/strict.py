@@ -153,8 +153,8 @@ class StrictAws:
         if params.get("VolumeType") == "gp3":
             iops = params.setdefault("Iops", 3000)
             throughput = params.setdefault("Throughput", 125)
-            if not 3000 <= iops <= 16000 or not 125 <= throughput <= 1000:
-                raise refuse("InvalidParameterValue", "gp3: iops 3000 to 16000, throughput 125 to 1000 MiB/s")
+            if not 3000 <= iops <= 80000 or not 125 <= throughput <= 2000:
+                raise refuse("InvalidParameterValue", "gp3: iops 3000 to 80000, throughput 125 to 2000 MiB/s")
             if throughput > iops * 0.25:
                 raise refuse("InvalidParameterCombination", "throughput/iops ratio is more than 0.25")
         if len(self.visible_volumes) >= self.quotas.volumes:

@@ -19,7 +19,7 @@ from holdfast_aws.template import template
 NODES = {"nodes": 2, "image": "", "setup": "true", "shared": "fs-1.fsx.us-east-1.amazonaws.com@tcp:/x"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     with account_lab.lab() as made:
         yield made

@@ -420,6 +420,13 @@ def test_efa_check_never_goes_on_over_tcp(bench: Bench, said: str, code: int) ->
     assert bench.run("p4d/efa-check", "--", "all_reduce_perf", HF_SKIP_DEVICES="1").returncode == code
 
 
+@pytest.mark.parametrize("script", ["machine/hf-node", "p4d/efa-check"])
+def test_efa_gets_no_variable_that_its_software_sets_itself(script: str) -> None:
+    """libfabric from 1.18 and its NCCL plugin from 1.7 choose provider, protocol and RDMA by the machine."""
+    for name in ("FI_PROVIDER", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_FORK_SAFE", "NCCL_PROTO"):
+        assert name not in (KIT / script).read_text()
+
+
 def test_efa_check_needs_a_device(bench: Bench) -> None:
     assert bench.run("p4d/efa-check", "--", "true").returncode == 78
 

@@ -186,9 +186,23 @@ def test_nodes_share_one_network() -> None:
     assert made["Resources"]["Spot"]["Properties"]["MaxSize"] == "4"
 
 
+def test_takes_the_largest_volume_that_gp3_can_be() -> None:
+    """As EC2's own model has it."""
+    import boto3
+
+    model = boto3.client("ec2").meta.service_model.operation_model("CreateVolume").input_shape.members
+    for name, most in (("Size", "65,536"), ("Iops", "80,000"), ("Throughput", "2000")):
+        gp3 = model[name].documentation.partition("gp3")[2].partition("</li>")[0] or model[name].documentation
+        assert f"- {most}" in gp3.replace("<code>", "").replace("</code>", "").replace("</i>)", ""), name
+    assert plans.plan(size_gib=65536, iops=80000, throughput=2000).iops == 80000
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
+        ({"size_gib": 65537}, "--size 65537: from 1 to 65536"),
+        ({"iops": 80001, "size_gib": 1000}, "--iops 80001: from 3000 to 80000"),
+        ({"throughput": 2001, "iops": 16000}, "--throughput 2001: from 125 to 2000"),
         ({"run": "a/b"}, "name"),
         ({"command": ("train",)}, "run directory"),
         ({"command": ()}, "which command"),
@@ -229,6 +243,12 @@ def test_s3_without_a_bucket_or_a_region_renders_nothing(home: str) -> None:
 def files_of(plan: LaunchPlan) -> dict[str, str]:
     config = json.loads(user_data.cloud_config(plan).partition("\n")[2])
     return {one["path"]: one["content"] for one in config["write_files"]}
+
+
+def test_the_default_image_is_the_newest_ubuntu_of_the_deep_learning_base_ami() -> None:
+    image = template(plans.PLAIN)["Parameters"]["Image"]
+    assert image["Type"] == "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>"
+    assert image["Default"].endswith("/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id")
 
 
 def test_a_machine_of_a_run_in_s3_has_no_volume() -> None:

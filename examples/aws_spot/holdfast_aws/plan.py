@@ -14,7 +14,7 @@ from holdfast_aws.policy import instance_policy
 
 # Deep Learning Base AMI: driver, Docker, EFA. The parameter names the newest; `hf-aws check` says which that is.
 OPEN_DRIVER_IMAGE = (
-    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 )
 
 # Several types each: the deepest pool of them wins. The first is asked first where on-demand is bought.
@@ -179,9 +179,10 @@ def check(plan: LaunchPlan) -> LaunchPlan:
     )
     need(bool(plan.types), "--types: at least one instance type")
     need(plan.filesystem in ("ext4", "xfs"), f"--filesystem {plan.filesystem}: ext4 or xfs")
-    need(1 <= plan.size_gib <= 16384, f"--size {plan.size_gib}: from 1 to 16384 GiB")
-    need(3000 <= plan.iops <= 16000, f"--iops {plan.iops}: from 3000 to 16000")
-    need(125 <= plan.throughput <= 1000, f"--throughput {plan.throughput}: from 125 to 1000 MiB/s")
+    # gp3, by EC2's model of CreateVolume.
+    need(1 <= plan.size_gib <= 65536, f"--size {plan.size_gib}: from 1 to 65536 GiB")
+    need(3000 <= plan.iops <= 80000, f"--iops {plan.iops}: from 3000 to 80000")
+    need(125 <= plan.throughput <= 2000, f"--throughput {plan.throughput}: from 125 to 2000 MiB/s")
     need(
         plan.throughput * 4 <= plan.iops, f"--throughput {plan.throughput} needs --iops {plan.throughput * 4}"
     )
