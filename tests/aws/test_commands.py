@@ -366,7 +366,7 @@ def test_status_counts_money(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         },
     ]
     cost = look.cost(lab.another(), "r1", [], machines)
-    assert cost == {"machines": 2, "hours": 3.0, "usd": 2.01, "estimate": False}
+    assert (cost["machines"], cost["hours"], cost["usd"], cost["estimate"]) == (2, 3.0, 2.01, False)
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "stop", "mode", "move", "rehearse"])
@@ -467,6 +467,16 @@ def test_simulate_prints_a_row_a_mode(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(mode in out for mode in ("spot ", "spot with fallback", "on-demand"))
     for wrong in (["--draw", "0"], ["--hours", "0"], ["--zones", "0"], ["--fallback-minutes", "0"]):
         assert main(["simulate", *wrong], lambda name: None) == 64
+
+
+def test_simulate_takes_the_price_of_a_type(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "--draw", "1", "--hours", "1"]
+    assert main([*words, "--type", "p5.48xlarge"], lambda name: None) == 0
+    assert "on-demand $55.04/h" in capsys.readouterr().out
+    assert main([*words, "--type", "p5.48xlarge", "--on-demand-price", "7"], lambda name: None) == 0
+    assert "on-demand $7.0/h" in capsys.readouterr().out
+    assert main([*words, "--type", "p9.xlarge"], lambda name: None) == 64
+    assert "--on-demand-price" in capsys.readouterr().err
 
 
 def test_commands_reach_their_functions(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import account_lab
@@ -13,7 +14,8 @@ from botocore.exceptions import ClientError
 
 from holdfast_aws import launch, look
 from holdfast_aws.cli import main
-from holdfast_aws.prices import spot_price, volume_month
+from holdfast_aws.plan import TYPES
+from holdfast_aws.prices import PRICES, Price, spot_price, volume_month, with_file
 
 
 @pytest.fixture
@@ -126,3 +128,59 @@ def test_machines_that_are_gone_have_cost_money(lab: Lab, monkeypatch: pytest.Mo
     account = lab.another()
     cost = look.cost(account, "r1", account.groups("r1"), [])
     assert (cost["machines"], cost["hours"], cost["usd"]) == (1, 2.0, 1.0)
+
+
+# Prices
+
+
+def test_each_price_has_its_date_and_each_type_of_a_group_a_price() -> None:
+    assert {kind for types in TYPES.values() for kind in types} <= set(PRICES)
+    assert not [kind for kind in PRICES if kind.startswith("p3.")]
+    assert all(datetime.strptime(price.date, "%Y-%m-%d") for price in PRICES.values())
+    assert PRICES["p4d.24xlarge"].dollars < 22, "AWS lowered it by a third in June 2025"
+
+
+def test_prices_of_a_file_come_first(tmp_path: Path) -> None:
+    file = tmp_path / "prices"
+    file.write_text(
+        "# mine\n\ng5.xlarge 0.9 2026-11-28\np7.xlarge 12 2026-11-27  # new\ngp3-gib 0.1 2026-11-01\n"
+    )
+    prices = with_file(str(file))
+    assert prices["g5.xlarge"] == Price(0.9, "2026-11-28")
+    assert prices["p7.xlarge"] == Price(12, "2026-11-27")
+    assert prices["p4d.24xlarge"] == PRICES["p4d.24xlarge"]
+    assert volume_month(100, 3000, 125, prices) == 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["g5.xlarge 1.006", "g5.xlarge much 2026-11-28", "g5.xlarge 1.0 yesterday", "g5.xlarge -1 2026-11-28"],
+)
+def test_a_wrong_line_of_prices_is_named(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prices"
+    file.write_text(f"# mine\n{line}\n")
+    assert main(["simulate", "--draw", "1", "--hours", "1", "--prices", str(file)], lambda name: None) == 64
+    assert f"--prices {file}:2: " in capsys.readouterr().err
+    assert main(["simulate", "--prices", str(tmp_path / "none")], lambda name: None) == 64
+
+
+def test_a_price_that_nobody_knows_is_not_zero_in_silence(lab: Lab) -> None:
+    machine = {
+        "id": "i-1",
+        "type": "p9.xlarge",
+        "zone": "us-east-1a",
+        "kind": "on-demand",
+        "since": lab.clock[0] - 3600,
+    }
+    known = {**machine, "id": "i-2", "type": "g5.xlarge"}
+    cost = look.cost(lab.another(), "r1", [], [machine, known])
+    assert (cost["usd"], cost["unpriced"], cost["prices_of"]) == (1.01, ["p9.xlarge"], "2026-01-21")
+    assert look.cost_line(cost) == (
+        "  cost      about $1.01 for 2.0 h of 2 machine(s), "
+        "without p9.xlarge, whose price is not known (--prices FILE); "
+        "on-demand prices of 2026-01-21, us-east-1"
+    )
+    priced = look.cost(lab.another(), "r1", [], [machine], {"p9.xlarge": Price(5, "2026-11-28")})
+    assert (priced["usd"], priced["unpriced"]) == (5, [])

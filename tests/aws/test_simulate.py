@@ -57,3 +57,15 @@ def test_same_options_same_table() -> None:
         compare(Assumptions(work_hours=6), 5, 3, 20).lines
         == compare(Assumptions(work_hours=6), 5, 3, 20).lines
     )
+
+
+def test_a_pool_without_interruptions_is_worth_little_more() -> None:
+    """Why price-capacity-optimized is the default: capacity-optimized looks at no price."""
+    answer = compare(Assumptions(), 40, 1, 20)
+    spot, without = answer.data["modes"]["spot"], answer.data["modes"]["on-demand"]
+    worth = answer.data["worth_of_no_interruption"]
+    assert worth == pytest.approx(spot["spot_hours"] / without["on_demand_hours"] - 1)
+    assert 0.05 < worth < 0.15
+    assert any(f"at most {worth:.0%} dearer" in line for line in answer.lines)
+    harder = compare(Assumptions(lost=6), 40, 1, 20).data["worth_of_no_interruption"]
+    assert harder > worth

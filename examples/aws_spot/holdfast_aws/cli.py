@@ -84,7 +84,8 @@ def _options(words: list[str]) -> tuple[argparse.Namespace, tuple[str, ...]]:
     _plan_options(up)
     up.add_argument("--no-check", action="store_true", help="do not look first")
     up.add_argument("--max-hours", type=float, default=0, help="then the run stops, all kept (0: never)")
-    add("status", "where the run is, what it has cost, how much work is at risk", _status)
+    status = add("status", "where the run is, what it has cost, how much work is at risk", _status)
+    _prices_option(status)
     logs = add("logs", "the last lines of the machine's console", _logs)
     logs.add_argument("--lines", type=int, default=50)
     stop = add("stop", "commit, then no machine; all is kept", _stop)
@@ -184,13 +185,24 @@ def _plan(options: argparse.Namespace) -> LaunchPlan:
     return check_plan(plan)
 
 
+def _prices_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prices",
+        metavar="FILE",
+        default="",
+        help="on-demand prices that come before the kit's: lines of TYPE DOLLARS YYYY-MM-DD",
+    )
+
+
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draw", type=int, default=100, help="trainings (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hours", type=float, default=24, help="of steps (%(default)s)")
     parser.add_argument("--fallback-minutes", type=int, default=20)
     parser.add_argument("--spot-price", type=float, default=0.40, help="dollars an hour (%(default)s)")
-    parser.add_argument("--on-demand-price", type=float, default=1.006)
+    parser.add_argument("--type", default="g5.xlarge", help="whose on-demand price counts (%(default)s)")
+    parser.add_argument("--on-demand-price", type=float, help="dollars an hour (that of --type)")
+    _prices_option(parser)
     parser.add_argument(
         "--drought", type=float, default=0.2, help="share of losses after which spot is empty"
     )
@@ -241,8 +253,9 @@ def _render(account: Account, options: argparse.Namespace) -> Answer:
 
 def _status(account: Account, options: argparse.Namespace) -> Answer:
     from holdfast_aws.look import status
+    from holdfast_aws.prices import with_file
 
-    return status(account, options.run)
+    return status(account, options.run, with_file(options.prices))
 
 
 def _logs(account: Account, options: argparse.Namespace) -> Answer:
@@ -288,16 +301,24 @@ def _rehearse(account: Account, options: argparse.Namespace) -> Answer:
 
 
 def _simulate(account: Account, options: argparse.Namespace) -> Answer:
+    from holdfast_aws.prices import with_file
     from holdfast_aws.simulate import Assumptions, compare
 
     if options.draw < 1 or options.zones < 1 or not 0 < options.hours <= 1000 or options.fallback_minutes < 1:
         raise UsageError(
             "simulate: --draw, --zones, --hours (1000 at most) and --fallback-minutes are above 0"
         )
+    prices = with_file(options.prices)
+    if options.on_demand_price is None and options.type not in prices:
+        raise UsageError(
+            f"simulate: what does {options.type} cost? --on-demand-price DOLLARS, or a line of --prices FILE"
+        )
     given = Assumptions(
         work_hours=options.hours,
         spot_price=options.spot_price,
-        on_demand_price=options.on_demand_price,
+        on_demand_price=prices[options.type].dollars
+        if options.on_demand_price is None
+        else options.on_demand_price,
         missed=options.missed,
         drought=options.drought,
         drought_hours=options.drought_hours,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 from holdfast_aws.account import HUMAN, LATER, OK, Account, Answer, CommandError
 from holdfast_aws.beacon import MARK
 from holdfast_aws.plan import on_demand_group
-from holdfast_aws.prices import HOURS_A_MONTH, ON_DEMAND, SNAPSHOT_GIB_MONTH, spot_price, volume_month
+from holdfast_aws.prices import HOURS_A_MONTH, PRICES, Price, spot_price, volume_month
 from holdfast_aws.registers import UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
 SILENT = 300  # seconds without a word of a machine that trains
 
 
-def status(account: Account, run: str) -> Answer:
+def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> Answer:
     """One screen. Exit code 75 when a machine should train and does not tell, 78 when a person must look."""
     groups = account.groups(run)
     book, volumes = _book(account, run), account.volumes(run)
@@ -37,8 +38,8 @@ def status(account: Account, run: str) -> Answer:
         "home": book.home or None,
         "move": _move(book),
         "progress": progress,
-        "cost": cost(account, run, groups, machines),
-        "kept": kept(account, volumes, account.snapshots(run)),
+        "cost": cost(account, run, groups, machines, prices),
+        "kept": kept(account, volumes, account.snapshots(run), prices),
     }
     data["parked"] = [name for name, outcome in book.parked.items() if outcome != UP and name in names]
     wanted = sum(group["DesiredCapacity"] for group in groups)
@@ -136,7 +137,7 @@ def _status_line(text: str) -> dict[str, Any] | None:
 def console(account: Account, instance: str) -> str:
     """What the machine has written on its console; "" when EC2 has none yet."""
     try:
-        # Of Xen machines (P3) EC2 keeps an old copy only.
+        # Of machines without Nitro EC2 keeps an old copy only.
         answer = account.ask("ec2", "get_console_output", InstanceId=instance, Latest=True)
     except CommandError:
         answer = account.ask("ec2", "get_console_output", InstanceId=instance)
@@ -160,7 +161,13 @@ def logs(account: Account, run: str, count: int = 50) -> Answer:
 # Money
 
 
-def cost(account: Account, run: str, groups: list[Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
+def cost(
+    account: Account,
+    run: str,
+    groups: list[Any],
+    machines: list[dict[str, Any]],
+    prices: Mapping[str, Price] = PRICES,
+) -> dict[str, Any]:
     """Dollars so far, by today's spot prices. A machine that is gone counts as the dearest type of its group."""
     lives = _lives(account, groups)
     for machine in machines:
@@ -170,19 +177,33 @@ def cost(account: Account, run: str, groups: list[Any], machines: list[dict[str,
             "begin": machine["since"],
         }
     total, hours, guessed = 0.0, 0.0, False
+    unpriced: set[str] = set()
+    dates: set[str] = set()
     for life in lives.values():
         length = max(0.0, (life["end"] or account.now()) - life["begin"]) / 3600
         kinds = [life["type"]] if life.get("type") else life["types"]
-        prices = [_price(account, kind, life["zone"], life["kind"]) for kind in kinds]
-        known = [price for price in prices if price is not None]
+        found = {kind: _price(account, kind, life["zone"], life["kind"], prices) for kind in kinds}
+        known = [price for price in found.values() if price is not None]
+        unpriced |= {kind for kind, price in found.items() if price is None}
+        if life["kind"] != "spot":
+            dates |= {prices[kind].date for kind in kinds if kind in prices}
         guessed |= len(known) != 1 or len(kinds) != 1
         total += length * max(known, default=0.0)
         hours += length
-    return {"machines": len(lives), "hours": round(hours, 2), "usd": round(total, 2), "estimate": guessed}
+    return {
+        "machines": len(lives),
+        "hours": round(hours, 2),
+        "usd": round(total, 2),
+        "estimate": guessed,
+        "unpriced": sorted(unpriced),
+        "prices_of": min(dates, default=None),
+    }
 
 
-def _price(account: Account, kind: str, zone: str, how: str) -> float | None:
-    return spot_price(account, kind, zone) if how == "spot" else ON_DEMAND.get(kind)
+def _price(account: Account, kind: str, zone: str, how: str, prices: Mapping[str, Price]) -> float | None:
+    if how == "spot":
+        return spot_price(account, kind, zone)
+    return prices[kind].dollars if kind in prices else None
 
 
 def _lives(account: Account, groups: list[Any]) -> dict[str, dict[str, Any]]:
@@ -218,22 +239,20 @@ def _lives(account: Account, groups: list[Any]) -> dict[str, dict[str, Any]]:
     return lives
 
 
-def kept(account: Account, volumes: list[Any], snapshots: list[Any]) -> dict[str, Any]:
+def kept(
+    account: Account, volumes: list[Any], snapshots: list[Any], prices: Mapping[str, Price] = PRICES
+) -> dict[str, Any]:
     """What lies in EBS, and dollars for it so far. Each snapshot counts in full, and is less: EC2 does not tell what it
     holds beside the one before it."""
-    prices = []
+    found = []
     for volume in volumes:
-        prices.append(
-            (
-                volume_month(volume["Size"], volume.get("Iops", 0), volume.get("Throughput", 0)),
-                volume["CreateTime"],
-            )
-        )
+        month = volume_month(volume["Size"], volume.get("Iops", 0), volume.get("Throughput", 0), prices)
+        found.append((month, volume["CreateTime"]))
     for snapshot in snapshots:
         size = snapshot.get("FullSnapshotSizeInBytes", snapshot["VolumeSize"] << 30) / (1 << 30)
-        prices.append((size * SNAPSHOT_GIB_MONTH, snapshot["StartTime"]))
+        found.append((size * prices["snapshot-gib"].dollars, snapshot["StartTime"]))
     months = [
-        (price, max(0.0, account.now() - since.timestamp()) / 3600 / HOURS_A_MONTH) for price, since in prices
+        (price, max(0.0, account.now() - since.timestamp()) / 3600 / HOURS_A_MONTH) for price, since in found
     ]
     return {
         "volumes": len(volumes),
@@ -275,12 +294,7 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
     if data["move"]:
         lines.append(f"  move      generation {data['move']['generation']} by {data['move']['by']}")
     lines += _progress_lines(data["progress"])
-    cost_so_far = data["cost"]
-    about = "at most about" if cost_so_far["estimate"] else "about"
-    lines.append(
-        f"  cost      {about} ${cost_so_far['usd']:.2f} for {cost_so_far['hours']:.1f} h of "
-        f"{cost_so_far['machines']} machine(s)"
-    )
+    lines.append(cost_line(data["cost"]))
     ebs = data["kept"]
     if ebs["volumes"] or ebs["snapshots"]:
         lines.append(
@@ -288,6 +302,19 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
             f"${ebs['usd_so_far']:.2f} so far, ${ebs['usd_a_month']:.2f} a month; hf-aws gc {data['run']} tells of what"
         )
     return lines
+
+
+def cost_line(cost_so_far: dict[str, Any]) -> str:
+    about = "at most about" if cost_so_far["estimate"] and not cost_so_far["unpriced"] else "about"
+    line = (
+        f"  cost      {about} ${cost_so_far['usd']:.2f} for {cost_so_far['hours']:.1f} h of "
+        f"{cost_so_far['machines']} machine(s)"
+    )
+    if cost_so_far["unpriced"]:
+        line += f", without {', '.join(cost_so_far['unpriced'])}, whose price is not known (--prices FILE)"
+    if cost_so_far["prices_of"]:
+        line += f"; on-demand prices of {cost_so_far['prices_of']}, us-east-1"
+    return line
 
 
 def _progress_lines(progress: dict[str, Any] | None) -> list[str]:

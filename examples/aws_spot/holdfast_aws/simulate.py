@@ -255,7 +255,13 @@ def compare(given: Assumptions, lives: int, seed: int, fallback_minutes: int) ->
             f"{mode:20}{row['dollars']:>9.2f}${row['hours']:>8.1f}{row['hours_p95']:>9.1f}{row['spot_hours']:>9.1f}"
             f"{row['on_demand_hours']:>9.1f}{row['interruptions']:>7.1f}{row['moves']:>7.1f}"
         )
+    # What interruptions cost of spot's hours. A pool without any is worth that much more, and no more.
+    worth = rows["spot"]["spot_hours"] / rows["on-demand"]["on_demand_hours"] - 1
+    lines.append(
+        f"A spot pool that is never interrupted pays off while it is at most {worth:.0%} dearer (--strategy)."
+    )
     lines.append(
         "LOST: interruptions of a training. Nothing was measured: the same options print the same table."
     )
-    return Answer({"assumptions": given.__dict__, "lives": lives, "seed": seed, "modes": rows}, lines)
+    data = {"assumptions": given.__dict__, "lives": lives, "seed": seed, "modes": rows}
+    return Answer({**data, "worth_of_no_interruption": worth}, lines)
