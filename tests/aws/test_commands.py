@@ -398,11 +398,32 @@ def test_json_is_one_object(lab: Lab, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 class Quotas:
-    def __init__(self, vcpus: float) -> None:
+    """AWS's names of 2026. `of` has other vCPUs for some codes."""
+
+    NAMES = {  # noqa: RUF012
+        "L-1": "Running Dedicated p5 Hosts",
+        "L-2": "All P5 Spot Instance Requests",
+        "L-3": "All P4, P3 and P2 Spot Instance Requests",
+        "L-4": "All G and VT Spot Instance Requests",
+        "L-5": "Running On-Demand G and VT instances",
+        "L-6": "Running On-Demand P instances",
+        "L-7": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+    }
+
+    def __init__(self, vcpus: float, of: dict[str, float] | None = None) -> None:
         self._vcpus = vcpus
+        self._of = of or {}
 
     def get_service_quota(self, **arguments: str) -> Any:
-        return {"Quota": {"Value": self._vcpus}}
+        return {"Quota": {"Value": self._of.get(arguments["QuotaCode"], self._vcpus)}}
+
+    def get_paginator(self, call: str) -> Any:
+        assert call == "list_aws_default_service_quotas"
+        return self
+
+    def paginate(self, ServiceCode: str) -> Any:  # noqa: N803
+        assert ServiceCode == "ec2"
+        return [{"Quotas": [{"QuotaCode": code, "QuotaName": name} for code, name in self.NAMES.items()]}]
 
 
 def findings(lab: Lab, **changes: Any) -> dict[str, bool | None]:
@@ -417,7 +438,7 @@ def test_check_changes_nothing_and_finds_what_is_missing(lab: Lab) -> None:
     assert good["machines"] is True
     assert good["machine image"] is True
     assert good["network"] is True
-    assert good["quota of spot G machines"] is True
+    assert good["quota All G and VT Spot Instance Requests"] is True
     assert findings(lab, types=("x99.large",))["machines"] is False
     assert lab.calls == []
 
@@ -427,6 +448,25 @@ def test_check_sees_a_quota_of_none(lab: Lab) -> None:
     answer = checks.check(lab.another(), lab.plan(fallback_minutes=20))
     assert answer.code == 78
     assert sum(finding["good"] is False for finding in answer.data["findings"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("p5.4xlarge", "L-2"), ("p4d.24xlarge", "L-3"), ("gr6.4xlarge", "L-4"), ("g6.xlarge", "L-4")],
+)
+def test_check_asks_for_the_quota_that_counts_the_type(lab: Lab, kind: str, code: str) -> None:
+    """P5 has its own; the quota of P4 says nothing about it."""
+    lab.stand_ins["service-quotas"] = Quotas(1000, of={code: 0})
+    good = findings(lab, types=(kind,))
+    assert {name: value for name, value in good.items() if name.startswith("quota")} == {
+        f"quota {Quotas.NAMES[code]}": False
+    }
+
+
+def test_check_says_when_no_quota_names_the_type(lab: Lab) -> None:
+    lab.stand_ins["service-quotas"] = Quotas(1000)
+    assert findings(lab, types=("p6-b200.48xlarge",))["quota of spot p6-b200.48xlarge"] is None
+    assert lab.calls == []
 
 
 def test_check_sees_a_missing_image(lab: Lab) -> None:

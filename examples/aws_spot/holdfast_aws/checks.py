@@ -5,6 +5,7 @@ Each finding is good, bad or unknown (the user may not ask). Exit code 78 when o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,8 @@ from holdfast_aws.instance_types import BEFORE_TURING, described, drives_gb, efa
 from holdfast_aws.launch import body, ready, with_network, zones_that_offer
 from holdfast_aws.plan import OPEN_DRIVER_IMAGE, LaunchPlan, UsageError
 
-# Quotas count vCPUs, by family and by spot or on-demand.
-QUOTAS = {
-    "spot": {"g": "L-3819A6DF", "p": "L-7212CCBC"},
-    "on-demand": {"g": "L-DB2E81BA", "p": "L-417A185B"},
-}
+# How the names of EC2's quotas begin or end. Each counts the vCPUs of the families that its name lists.
+QUOTAS = {"spot": "Spot Instance Requests", "on-demand": "Running On-Demand"}
 NEEDED = (
     "autoscaling:CreateAutoScalingGroup",
     "autoscaling:SetDesiredCapacity",
@@ -139,27 +137,58 @@ def _zones(account: Account, plan: LaunchPlan) -> Finding:
 
 
 def _quotas(account: Account, plan: LaunchPlan) -> list[Finding]:
-    kinds = ["spot"] + (["on-demand"] if plan.fallback_minutes else [])
-    families = sorted({name[0] for name in plan.types} & {"g", "p"})
-    return [_quota(account, plan, kind, family) for kind in kinds for family in families]
-
-
-def _quota(account: Account, plan: LaunchPlan, kind: str, family: str) -> Finding:
-    what = f"quota of {kind} {family.upper()} machines"
-    types = [name for name in plan.types if name[0] == family]
     try:
-        have = account.ask(
-            "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=QUOTAS[kind][family]
-        )["Quota"]["Value"]
-        described = account.ask("ec2", "describe_instance_types", InstanceTypes=types)["InstanceTypes"]
+        quotas = list(
+            account.pages("service-quotas", "list_aws_default_service_quotas", "Quotas", ServiceCode="ec2")
+        )
+        found = described(account, plan.types)
+    except Exception as problem:  # as above
+        return [Finding("quotas", None, f"cannot be asked ({problem})")]
+    needs = {kind: plan.nodes * one["VCpuInfo"]["DefaultVCpus"] for kind, one in sorted(found.items())}
+    findings = []
+    for how in ["spot"] + (["on-demand"] if plan.fallback_minutes else []):
+        counted: dict[str, dict[str, int]] = {}
+        names = {}
+        for kind, vcpus in needs.items():
+            quota = _quota_of(quotas, how, kind)
+            if quota is None:
+                findings.append(
+                    Finding(f"quota of {how} {kind}", None, "no quota of EC2 has its family in its name")
+                )
+            else:
+                counted.setdefault(quota["QuotaCode"], {})[kind] = vcpus
+                names[quota["QuotaCode"]] = quota["QuotaName"]
+        findings += [_quota(account, code, names[code], types) for code, types in counted.items()]
+    return findings
+
+
+def _quota_of(quotas: list[Any], how: str, kind: str) -> Any | None:
+    """That which counts the type: "All P5 Spot …" before "All P Spot …", "G and VT" also for gr6."""
+    match = re.match(r"([a-z]+)(\d*)", kind)
+    family, generation = match.groups() if match else (kind, "")
+    candidates = [quota for quota in quotas if QUOTAS[how] in quota["QuotaName"]]
+    for wanted in (family + generation, family, family[:1]):
+        for quota in candidates:
+            if wanted.upper() in re.findall(r"\w+", quota["QuotaName"].upper()):
+                return quota
+    return None
+
+
+def _quota(account: Account, code: str, name: str, needs: dict[str, int]) -> Finding:
+    what = f"quota {name}"
+    try:
+        quota = account.ask("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code)
+        have = quota["Quota"]["Value"]
     except Exception as problem:  # as above
         return Finding(what, None, f"cannot be asked ({problem})")
-    needs: dict[str, int] = {d["InstanceType"]: plan.nodes * d["VCpuInfo"]["DefaultVCpus"] for d in described}
-    fits = sorted(name for name, count in needs.items() if count <= have)
+    fits = sorted(kind for kind, count in needs.items() if count <= have)
     if not fits:
-        least = min(needs.values(), default=0)
-        ask = f"ask for {least} (Service Quotas, EC2, {QUOTAS[kind][family]})"
-        return Finding(what, False, f"{have:.0f} vCPUs, {least} are needed: {ask}")
+        least = min(needs.values())
+        return Finding(
+            what,
+            False,
+            f"{have:.0f} vCPUs, {least} are needed: ask for {least} (Service Quotas, EC2, {code})",
+        )
     return Finding(what, True, f"{have:.0f} vCPUs, enough for {', '.join(fits)}")
 
 
