@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import account_lab
@@ -10,7 +12,7 @@ import pytest
 from account_lab import Lab
 
 from holdfast_aws import checks, launch
-from holdfast_aws.account import Account
+from holdfast_aws.account import Account, CommandError
 from holdfast_aws.cli import main
 from holdfast_aws.instance_types import described
 from holdfast_aws.plan import OPEN_DRIVER_IMAGE, TYPES, LaunchPlan, UsageError
@@ -93,6 +95,14 @@ def test_nodes_of_unequal_networks_are_refused(lab: Lab, other: str) -> None:
         ready(lab, types=("p5.48xlarge", other), **NODES)
 
 
+def test_render_shows_what_up_would_send(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--types", "p6-b200.48xlarge", "--nodes", "2", "--shared", "fs-1.efs.amazonaws.com:/"]
+    trainer = ["--setup", "true", "--", "train", "{run_dir}"]
+    assert main(["render", "r1", *words, *trainer], lab.client) == 0
+    data = json.loads(capsys.readouterr().out)["Resources"]["Machine"]["Properties"]["LaunchTemplateData"]
+    assert len(data["NetworkInterfaces"]) == 9
+
+
 def test_one_machine_needs_no_efa(lab: Lab) -> None:
     assert interfaces(ready(lab, types=("p5.48xlarge",))) == []
 
@@ -121,6 +131,12 @@ def test_types_that_ec2_no_longer_has_are_left_out_and_named(lab: Lab) -> None:
     made = ready(lab, types=("p3.2xlarge", "g5.xlarge"))
     assert made.types == ("g5.xlarge",)
     assert any("p3.2xlarge: EC2 does not have it in us-east-1" in text for text in lab.said)
+
+
+def test_types_that_ec2_does_not_have_at_all_are_refused(lab: Lab) -> None:
+    subnet = lab.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
+    with pytest.raises(CommandError, match="EC2 has none of p3"):
+        launch.ready(lab.another(), replace(lab.plan(types=("p3.2xlarge", "p3.8xlarge")), subnets=(subnet,)))
 
 
 def test_v100_is_no_group(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,8 +176,6 @@ def test_check_knows_that_the_open_driver_does_not_run_on_v100(lab: Lab) -> None
     assert (
         next(f for f in checks.check(account, plan).data["findings"] if f["what"] == "GPUs")["good"] is True
     )
-    from dataclasses import replace
-
     answer = checks.check(account, replace(plan, machine_image=OPEN_DRIVER_IMAGE))
     found = next(f for f in answer.data["findings"] if f["what"] == "GPUs")
     assert found["good"] is False

@@ -240,11 +240,15 @@ def _check(account: Account, options: argparse.Namespace) -> Answer:
 
 
 def _render(account: Account, options: argparse.Namespace) -> Answer:
+    from holdfast_aws import instance_types
     from holdfast_aws.bucket import resolved
     from holdfast_aws.template import template
     from holdfast_aws.user_data import cloud_config
 
-    plan = resolved(account, _plan(options))
+    plan = _plan(options)
+    if plan.nodes > 1 or plan.nvme:  # a template without EFA, or drives that are not there, would say nothing
+        plan = instance_types.resolved(account, plan)
+    plan = resolved(account, plan)
     if options.user_data:
         return Answer({"user_data": cloud_config(plan)}, [cloud_config(plan)])
     made = plan.policy if options.policy else template(plan)

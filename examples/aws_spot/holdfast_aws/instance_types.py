@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from holdfast_aws.account import Account
+from holdfast_aws.account import HUMAN, Account, CommandError
 from holdfast_aws.plan import LaunchPlan, UsageError
 
 # NVIDIA's open driver needs Turing or newer. EC2 has had no older GPU than these.
@@ -25,17 +25,19 @@ def described(account: Account, types: tuple[str, ...]) -> dict[str, Any]:
 def resolved(account: Account, plan: LaunchPlan) -> LaunchPlan:
     """The plan without types that this region does not have, and with its network cards."""
     found = described(account, plan.types)
+    if not found:
+        raise CommandError(HUMAN, f"EC2 has none of {', '.join(plan.types)} in {account.region}")
     missing = [kind for kind in plan.types if kind not in found]
-    if missing and found:
+    if missing:
         # A group with an unknown type could not be made.
         account.say(f"{', '.join(missing)}: EC2 does not have it in {account.region}; it is left out")
         plan = replace(plan, types=tuple(kind for kind in plan.types if kind in found))
-    without = [kind for kind in plan.types if kind in found and not drives_gb(found[kind])]
+    without = [kind for kind in plan.types if not drives_gb(found[kind])]
     if plan.nvme and without:
         raise UsageError(
             f"--nvme: {', '.join(without)} has no NVMe drives of its own; leave --nvme out, or name other --types"
         )
-    if plan.nodes > 1 and found:
+    if plan.nodes > 1:
         plan = replace(plan, efa=efa_of_all(found))
         if not plan.efa:
             account.say(no_efa(found))
