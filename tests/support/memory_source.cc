@@ -80,6 +80,7 @@ void MemorySource::evaluate() {
 }
 
 std::vector<TensorSpec> MemorySource::describe() {
+  if (on_describe) on_describe();
   std::vector<TensorSpec> specs;
   for (const Piece& piece : pieces()) {
     specs.push_back(

@@ -59,6 +59,8 @@ class MemorySource final : public SnapshotSource {
   std::function<void()> on_copy;
   // Called in advance, before the step counts; may throw.
   std::function<void()> on_advance;
+  // Called in describe; may throw.
+  std::function<void()> on_describe;
   // Called in copy_own; may throw.
   std::function<void()> on_own_copy;
   // Called by a late copy before it begins, on its thread.

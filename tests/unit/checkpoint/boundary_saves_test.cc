@@ -4,9 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "engine_rig.h"
 #include "slow_disk.h"
-#include "support/no_more_files.h"
 
 namespace holdfast::test { namespace {
 
@@ -39,20 +40,19 @@ TEST_F(BoundarySavesTest, ADueSaveBeginsAndTheNextCountsFromThere) {
   expect_newest(3);
 }
 
-// A program that has opened too many files: its state is no reason to give the run up, nor to try at each step.
+// A system call that fails is no reason to give the run up, nor to try at each step.
 TEST_F(BoundarySavesTest, ALayoutThatFailsIsTriedAgainByTheNextSave) {
   options.every = {SaveEvery::steps(3)};
   start();
   step();
-  {
-    const NoMoreFiles limit;
-    const Decision first = save_if_due();
-    EXPECT_EQ(first.save.status(), SaveStatus::failed);
-    EXPECT_THAT(first.save.error(), HasSubstr("EMFILE"));
-    EXPECT_FALSE(engine->saves.unsavable().known());
-    step();
-    EXPECT_EQ(save_if_due().save.step(), -1) << "no save is due";
-  }
+  source.on_describe = [] { throw IoError("create", "/dev/shm/plan", EMFILE); };
+  const Decision first = save_if_due();
+  EXPECT_EQ(first.save.status(), SaveStatus::failed);
+  EXPECT_THAT(first.save.error(), HasSubstr("EMFILE"));
+  EXPECT_FALSE(engine->saves.unsavable().known());
+  step();
+  EXPECT_EQ(save_if_due().save.step(), -1) << "no save is due";
+  source.on_describe = {};
   steps(2);
   const Decision next = save_if_due();
   EXPECT_TRUE(next.saved);

@@ -3,16 +3,17 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 #include "holdfast/base/error.h"
 #include "holdfast/format/file_plan.h"
-#include "support/no_more_files.h"
 
 namespace holdfast::test { namespace {
 
@@ -65,6 +66,25 @@ TEST(ScratchFile, AFullDevShmIsNoEnd) {
   if (status == kNoMount) GTEST_SKIP() << "only root may mount a small /dev/shm";
   EXPECT_EQ(status, 0);
 }
+
+// While it lives, this process can open `more` files and no others.
+class NoMoreFiles {
+ public:
+  explicit NoMoreFiles(int more = 0) {
+    const int next = dup(STDERR_FILENO);  // the lowest number that is free
+    if (next < 0 || close(next) != 0 || getrlimit(RLIMIT_NOFILE, &before_) != 0) fail();
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(next + more);
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0) fail();
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  static void fail() { throw std::runtime_error("the limit of open files cannot be set"); }
+  rlimit before_{};
+};
 
 // A program that has opened too many files: its state is no reason to give the run up.
 TEST(ScratchFile, ASystemCallThatFailsInLibhdf5IsAnIoError) {
