@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/name_list.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/examine.h"
@@ -47,17 +48,11 @@ std::shared_ptr<Snapshot> read_kept(const StateImportRequest& request, const Ope
   return nullptr;
 }
 
-std::string named(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 24;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) {
-    text += (i == 0 ? "" : ", ") + printable(names[i]);
-  }
-  return names.size() > kMost ? text + ", …" : text;
-}
-
-void print_names(const char* what, const std::vector<std::string>& names) {
-  if (!names.empty()) std::cout << what << named(names) << '\n';
+// The names are the file's, and may be any text.
+void print_names(const char* what, std::vector<std::string> names) {
+  constexpr std::size_t kMostNames = 24;
+  for (std::string& name : names) name = printable(name);
+  if (!names.empty()) std::cout << what << name_list(names, kMostNames) << '\n';
 }
 
 }  // namespace
