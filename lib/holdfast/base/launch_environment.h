@@ -33,7 +33,7 @@ struct LaunchEnvironment {
   std::optional<int> local_world_size;  // processes on this host; empty if the launcher does not tell
   std::string master_address;           // host name or address; empty in a world of one
   std::uint16_t master_port = 0;        // 0: none is needed
-  // The same text in all ranks of one start, and a different one in other jobs. It detects two jobs that use
+  // A text that all ranks of one start share and no other job has. It detects two jobs that use
   // one port. Empty if the launcher provides none.
   std::string job = {};
   // A text that only the ranks of this job know. Empty if neither launcher nor user provided one.

@@ -22,11 +22,11 @@
 #define HOLDFAST_CAPABILITY(kind) HOLDFAST_THREAD_ANNOTATION(capability(kind))
 #define HOLDFAST_SCOPED_CAPABILITY HOLDFAST_THREAD_ANNOTATION(scoped_lockable)
 
-// Of a member; PT_GUARDED_BY: what it points to.
+// For a member; PT_GUARDED_BY: what it points to.
 #define HOLDFAST_GUARDED_BY(...) HOLDFAST_THREAD_ANNOTATION(guarded_by(__VA_ARGS__))
 #define HOLDFAST_PT_GUARDED_BY(...) HOLDFAST_THREAD_ANNOTATION(pt_guarded_by(__VA_ARGS__))
 
-// Of a function or a lambda.
+// For a function or a lambda.
 #define HOLDFAST_REQUIRES(...) HOLDFAST_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define HOLDFAST_EXCLUDES(...) HOLDFAST_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define HOLDFAST_ACQUIRE(...) HOLDFAST_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))

@@ -34,7 +34,7 @@ void drop_one(std::map<std::int64_t, double>& values) {
     stay.insert(ranking[i].second);
     stay.insert(ranking[ranking.size() - 1 - i].second);
   }
-  // Of the rest the oldest goes: a policy may want the extremes.
+  // The oldest of the rest goes: a policy may want the extremes.
   const auto oldest = std::find_if(values.begin(), values.end(),
                                    [&](const auto& value) { return !stay.contains(value.first); });
   values.erase(oldest);
@@ -100,7 +100,7 @@ bool Measurements::among_best(const KeepBest& policy, std::int64_t step) const {
   if (values == values_.end()) return false;
   const auto own = values->second.find(step);
   if (own == values->second.end() || !std::isfinite(own->second)) return false;
-  // Of equal values the earlier ones come first.
+  // Where values are equal, the earlier ones come first.
   const auto ahead = std::count_if(values->second.begin(), values->second.end(), [&](const auto& other) {
     if (other.first == step || !std::isfinite(other.second)) return false;
     return policy.better == Better::higher ? other.second >= own->second : other.second <= own->second;

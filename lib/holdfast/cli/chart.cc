@@ -47,7 +47,7 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-// Of log10: 1, 2 and 5 of each decade; only the 1 where that would be many.
+// Ticks of log10: 1, 2 and 5 of each decade; only the 1 where that would be many.
 std::vector<double> logarithmic_ticks(double low, double high) {
   std::vector<double> ticks;
   const int every = std::max(1, static_cast<int>(std::ceil((high - low) / 6)));

@@ -149,7 +149,7 @@ std::string zsh_values(const Choice& choice) {
   return choice.any_text ? ":value: " : ":file:_files";
 }
 
-// The same text works in a folder of fpath, where it is the body of _holdfast, and when it is sourced. Its
+// One text works in a folder of fpath, where it is the body of _holdfast, and when it is sourced. Its
 // last lines tell the two apart.
 void print_zsh(const CLI::App& app) {
   std::cout << "#compdef holdfast\n# Completion of holdfast for zsh, printed by `holdfast completion zsh`.\n"

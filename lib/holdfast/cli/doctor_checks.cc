@@ -42,7 +42,7 @@ bool is_there(const fs::path& file) {
   return fs::exists(file, error);
 }
 
-// Of version.py, as in the wheel, or of build-version, as in LibTorch's archive.
+// From version.py, as in the wheel, or from build-version, as in LibTorch's archive.
 std::string libtorch_version(const fs::path& root) {
   std::ifstream file(root / "version.py");
   for (std::string line; std::getline(file, line);) {

@@ -14,8 +14,8 @@ namespace holdfast { inline namespace v0_2 {
 // From SIGTERM to SIGKILL: the trainer's grace (HOLDFAST_TERM_GRACE) plus 5 s for processes that it leaves
 // behind. With the default that is what most orchestrators give.
 Duration time_to_leave();
-// The same, but at least 2 min if nobody named the grace: a slow disk may need them, and a person or service
-// that stops the run has a limit of its own.
+// The grace, but at least 2 min if nobody named it: a slow disk may need them, and a person or service that
+// stops the run has a limit of its own.
 Duration longest_time_to_leave();
 
 // Adds an option that takes a time; --help shows its default.

@@ -74,7 +74,7 @@ struct Opened {
   CheckpointIndex index;
 };
 Opened open_index(const std::filesystem::path& path);
-// The same with ExitCode::unreadable for damage too: 1 would mean that two files differ.
+// Opens a file, with ExitCode::unreadable for damage too: 1 would mean that two files differ.
 Opened open_for_comparison(const std::filesystem::path& path);
 
 // `state=` of the whole training state, computed from the index alone.

@@ -48,7 +48,7 @@ class LaunchedRanks {
 
   // To the command of every running rank; SIGKILL to its whole group.
   void send(int signal) const;
-  // The same, because another rank has failed: from now on endings do not count.
+  // Sends it because another rank failed; later exits count as no failure.
   void tell(int signal);
   // Ends processes that the ranks left behind in their groups: SIGTERM, and SIGKILL after 5 s or at the time
   // that `wait` names. Prints their last lines. `wait`: called again and again, takes some milliseconds.

@@ -46,9 +46,9 @@ void send_text(int socket, const std::string& text) {
 // The mirror's own life: it serves requests "s<serial>" and "e<serial>" with "<serial> <code> <text>".
 class MirrorProcess::Served {
  public:
-  Served(const MirrorRequest& request, int socket, Legacy& legacy)
-      : socket_(socket), legacy_(legacy), run_(request, [this] { serve(); }) {
-    for (const auto& claim : legacy_.claims) {
+  Served(const MirrorRequest& request, int socket, SharedWithSuccessor& shared)
+      : socket_(socket), shared_(shared), run_(request, [this] { serve(); }) {
+    for (const auto& claim : shared_.claims) {
       if (claim != 0) run_.copies().add_earlier_claim(claim);
     }
   }
@@ -57,7 +57,7 @@ class MirrorProcess::Served {
     try {
       for (;;) {
         // Before the first trainer nothing goes home.
-        while (!legacy_.started) run_.pace().wait(std::chrono::seconds(1));
+        while (!shared_.started) run_.pace().wait(std::chrono::seconds(1));
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
         answer_end();
@@ -108,7 +108,7 @@ class MirrorProcess::Served {
     if (const auto known = answers_.find(serial); known != answers_.end())
       return send_text(socket_, known->second);
     if (request.front() == kEnd) {
-      if (!legacy_.started) return answer(serial, 0, "");  // no trainer has ever started
+      if (!shared_.started) return answer(serial, 0, "");  // no trainer has ever started
       ending_ = serial;
       // Nobody trains any more, so the copy may take the whole volume.
       run_.pace().lift_limit();
@@ -119,8 +119,8 @@ class MirrorProcess::Served {
     if (refused_.first != 0) return answer(serial, refused_.first, refused_.second);
     try {
       const PreparedStart start = run_.prepare();
-      for (const AttemptNumber claim : start.claims) legacy_.add(claim);
-      legacy_.started = true;
+      for (const AttemptNumber claim : start.claims) shared_.add(claim);
+      shared_.started = true;
       answer(serial, 0, std::to_string(start.attempt));
     } catch (const MirrorStopped&) {
       throw;
@@ -139,7 +139,7 @@ class MirrorProcess::Served {
   }
 
   const int socket_;
-  Legacy& legacy_;
+  SharedWithSuccessor& shared_;
   bool serving_ = false;
   std::string ending_;
   std::pair<int, std::string> refused_{0, {}};
@@ -160,9 +160,9 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
   }
   // Shared, so that a new mirror knows the claims of the one that died.
   void* const shared =
-      mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof(SharedWithSuccessor), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) throw IoError("mmap", "", errno);
-  legacy_ = new (shared) Legacy;
+  shared_ = new (shared) SharedWithSuccessor;
   ours_ = ends[0];
   theirs_ = ends[1];
   if (!start()) throw IoError("fork", "the mirror", errno);
@@ -171,7 +171,7 @@ MirrorProcess::MirrorProcess(MirrorRequest request) : request_(std::move(request
 MirrorProcess::~MirrorProcess() {
   close(ours_);
   close(theirs_);
-  munmap(legacy_, sizeof *legacy_);
+  munmap(shared_, sizeof *shared_);
   // The supervisor has a copy of this object: only the front process ends the mirror.
   if (getpid() == front_ && id_ > 0) kill(id_, SIGKILL);
 }
@@ -192,7 +192,7 @@ bool MirrorProcess::start() {
   close(ours_);
   int code = static_cast<int>(ExitCode::internal);
   try {
-    code = Served(request_, theirs_, *legacy_).live();
+    code = Served(request_, theirs_, *shared_).live();
   } catch (const std::exception& error) {
     log_error(what_of(error));
   }

@@ -46,7 +46,7 @@ class MirrorProcess {
 
  private:
   // What a mirror leaves to its successor, in memory that the processes share.
-  struct Legacy {
+  struct SharedWithSuccessor {
     std::atomic<bool> started{false};  // a trainer has started
     std::atomic<std::uint32_t> count{0};
     std::array<std::atomic<AttemptNumber>, 64> claims{};
@@ -61,7 +61,7 @@ class MirrorProcess {
   const MirrorRequest request_;
   int ours_ = -1;
   int theirs_ = -1;
-  Legacy* legacy_ = nullptr;
+  SharedWithSuccessor* shared_ = nullptr;
   pid_t id_ = -1;
   const pid_t front_;
   SteadyTime started_{};

@@ -49,7 +49,7 @@ RankOutput::RankOutput(const std::vector<int>& ranks) {
       const bool bare = target == STDERR_FILENO && log_is_json();
       const std::string prefix = bare ? std::string() : "[" + std::to_string(rank) + "] ";
       std::array<int, 2> ends{-1, -1};
-      // A rank must not hold another rank's pipe: it would never end.
+      // O_CLOEXEC: a rank that inherits another's pipe keeps it open, and end-of-file never comes.
       if (pipe2(ends.data(), O_CLOEXEC) != 0) {
         const int code = errno;
         for (Stream& stream : streams_) close_if(stream.read_end), close_if(stream.write_end);

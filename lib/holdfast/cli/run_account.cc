@@ -9,7 +9,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr Duration kSilenceOfTheDead = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
+constexpr Duration kDeadAfter = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
 
 Ending exit_with(int code) { return {.exit_code = code}; }
 
@@ -28,7 +28,7 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news) {
   }
   // On this machine the process itself can be asked; elsewhere only its signs of life count.
   if (is_here(word.claimant) && !is_running(word.claimant.process)) return false;
-  return !news.silent_for || *news.silent_for < kSilenceOfTheDead;
+  return !news.silent_for || *news.silent_for < kDeadAfter;
 }
 
 std::string to_text(const AttemptWord& word) {
@@ -42,7 +42,7 @@ SupervisedRun::SupervisedRun() : supervisor_(new_supervisor_name()) {}
 void SupervisedRun::begin(const RunNews& news) {
   // With a slash at its end: names are compared by their beginning, and life 1 is not life 12.
   life_ = supervisor_ + "/" + std::to_string(++lives_) + "/";
-  // Unknown if the directory did not answer. Then nobody counts as a usurper, and only the name proves an
+  // Unknown if the directory did not answer. Then nobody counts as newer, and only the name proves an
   // attempt ours.
   before_ = news.readable ? std::optional(news.newest()) : std::nullopt;
   if (lives_ == 1) first_ = before_;
@@ -74,7 +74,7 @@ bool SupervisedRun::is_of_this_life(const AttemptWord& word) const {
   return word.attempt != 0 && is_ours(word, {.attempts = {word}}, before_.value_or(0), life_);
 }
 
-const AttemptWord* SupervisedRun::usurper(const RunNews& news) const {
+const AttemptWord* SupervisedRun::newer_attempt(const RunNews& news) const {
   if (news.attempts.empty() || !before_) return nullptr;
   const AttemptWord& newest = news.attempts.front();
   if (newest.attempt <= *before_ || is_ours(newest, news, *before_, supervisor_ + "/")) return nullptr;
@@ -95,7 +95,7 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     judged.ending = other;
     judged.remark = to_text(ending) + ", but " + why;
   };
-  if (const AttemptWord* const other = usurper(news)) {
+  if (const AttemptWord* const other = newer_attempt(news)) {
     if (ending.code() != static_cast<int>(ExitCode::superseded)) {
       counts_as(exit_with(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }

@@ -42,7 +42,7 @@ class SupervisedRun {
   // True if the attempt belongs to the life that begin() opened.
   bool is_of_this_life(const AttemptWord& word) const;
   // An attempt that is neither this supervisor's nor finished; nullptr: none.
-  const AttemptWord* usurper(const RunNews& news) const;
+  const AttemptWord* newer_attempt(const RunNews& news) const;
 
  private:
   bool is_ours(const AttemptWord& word, const RunNews& news, AttemptNumber since,

@@ -8,7 +8,7 @@ namespace holdfast { inline namespace v0_2 {
 namespace {
 
 constexpr Duration kLongestGap = std::chrono::seconds(30);  // lines come every 10 s
-// Of the newest steps: a long run must not fill the memory, and its speed may change.
+// The newest steps alone: a long run must not fill the memory, and its speed may change.
 constexpr std::size_t kMostSteps = 512;
 
 }  // namespace

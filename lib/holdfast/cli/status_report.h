@@ -17,7 +17,7 @@ inline constexpr int kStatusSchema = 1;
 
 struct StatusLimits {
   Duration max_age = std::chrono::minutes(15);  // without a sign of life, or without a new step
-  // Of work that no checkpoint holds; zero: no limit. Unset: three save intervals, while saves fail.
+  // The most work that no checkpoint holds; zero: no limit. Unset: three save intervals, while saves fail.
   std::optional<Duration> max_unsaved = {};
 };
 

@@ -132,7 +132,7 @@ int Supervisor::run() {
       log_info("asked to stop while nothing ran; not started again");
       return leave(life.ending.code());
     }
-    if (const AttemptWord* const other = account_.usurper(now)) {
+    if (const AttemptWord* const other = account_.newer_attempt(now)) {
       log_info("{} has taken the run over; not started again", to_text(*other));
       return give_up(static_cast<int>(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }

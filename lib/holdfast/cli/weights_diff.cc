@@ -29,7 +29,7 @@ class Weights {
   // By key; the names in checkpoints have a group in front.
   const std::map<std::string, TensorSpec>& specs() const { return specs_; }
 
-  // Of a tensor that is stored as bytes; nullptr for all others.
+  // The type of a tensor that is stored as bytes; nullptr for all others.
   const ByteType* type(const std::string& key) const {
     const auto found = types_.find(key);
     return found != types_.end() ? found->second : nullptr;

@@ -32,7 +32,7 @@ struct AugmentOptions {
   std::array<float, 4> mean{0.4914F, 0.4822F, 0.4465F, 0.0F};
   std::array<float, 4> stddev{0.2470F, 0.2435F, 0.2616F, 1.0F};
 
-  // The same normalisation, without augmentation.
+  // This normalisation without augmentation.
   AugmentOptions for_evaluation() const {
     AugmentOptions copy = *this;
     copy.padding = 0;

@@ -14,7 +14,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Of x86-64.
+// A huge page of x86-64.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 // Beyond a gigabyte samples of the bytes are enough to tell two sets apart.

@@ -44,7 +44,7 @@ constexpr Random4 sample_bits(std::uint64_t seed, std::int64_t epoch, std::int64
              block});
 }
 
-// The same stream as a generator, for your own augmentation: `Sample get(index, SampleRandom& random)`. It is
+// This stream as a generator, for your own augmentation: `Sample get(index, SampleRandom& random)`. It is
 // a C++ uniform random bit generator. Prefer the members below, because the distributions of <random> differ
 // between standard libraries.
 class SampleRandom {

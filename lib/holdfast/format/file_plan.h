@@ -50,7 +50,7 @@ std::uint64_t attribute_bytes(const Attributes& attributes);
 // The capacity for a state with these tensors: a 64th of their bytes and 256 bytes for each, but from 16 KiB
 // to 256 KiB, because a new plan is quick for a small state only; a power of two.
 std::uint64_t usual_attribute_capacity(std::span<const TensorSpec> tensors);
-// The same, doubled until it holds these attributes and some room to grow.
+// The usual capacity, doubled until it holds these attributes and some room to grow.
 std::uint64_t attribute_capacity_for(const Attributes& attributes, std::span<const TensorSpec> tensors);
 
 // Only the checks of make_file_plan: names, sizes, the capacity.

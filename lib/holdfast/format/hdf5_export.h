@@ -16,7 +16,7 @@
 namespace holdfast { inline namespace v0_2 {
 
 // Requires that `to` is new and empty. Keys become "<group>/<key>"; without a group they are full names.
-// `as`: replaces floating-point types; bfloat16 or none.
+// `as`: converts floats to this type; only bfloat16.
 std::optional<Rejection> export_hdf5(const File& from, const CheckpointIndex& index,
                                      const std::vector<ExportedTensor>& tensors, std::string_view group,
                                      File& to, ReadMode mode = ReadMode::cached,

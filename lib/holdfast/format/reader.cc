@@ -55,7 +55,7 @@ std::variant<CheckpointIndex, Rejection> read_index(const File& file, ReadMode m
     return damaged("index: its padding is not zero");
   }
   const std::string_view text = as_text(bytes.first(header.index_length));
-  // The same digest means the same content, so a second parsing would change nothing.
+  // An equal digest means equal content, so a second parsing would change nothing.
   if (known != nullptr && of_header(*known, header, text)) return *known;
 
   auto parsed = internal::parse_index(text, header.format_version > kFormatVersion);

@@ -81,7 +81,7 @@ HOLDFAST_EXPORT std::optional<Rejection> verify_bytes(const File& file, const Ch
 HOLDFAST_EXPORT std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(
     const File& file, const CheckpointIndex& index, int threads = kReadThreads,
     ReadMode mode = ReadMode::once);
-// The same for verified bytes that lie in `image`: the whole file, as long as the index says.
+// Makes the snapshot of verified bytes that lie in `image`: the whole file, as long as the index says.
 HOLDFAST_EXPORT std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image,
                                                       const CheckpointIndex& index);
 // Reads some tensors into an image of their own. Touches only the blocks of 4096 bytes that contain them.

@@ -84,7 +84,7 @@ WrittenShare hash_share(const Snapshot& snapshot, const Shares& shares, int rank
 std::vector<Digest> complete_image(File& file, Snapshot& snapshot, const FilePlan& plan, const Shares& shares,
                                    std::span<const Digest> pieces, std::optional<std::size_t> not_finite,
                                    const ImageWriterOptions& options) {
-  // The same steps as write_image(), with the pieces of all ranks instead of own ones.
+  // These are the steps of write_image(), with the pieces of all ranks instead of own ones.
   if (pieces.size() != shares.pieces.size()) throw Error("a shared file needs the digest of every piece");
   const std::span<const std::byte> image = std::as_const(*snapshot.arena).padded();
   const Stopped never{false};

@@ -63,7 +63,7 @@ std::vector<int> owners_by_name(std::span<const TensorSpec> tensors);
 Shares divide(const FilePlan& plan, const Ranks& ranks);
 // The layout for that rank's staging: of each tensor it wants the bytes that the rank's pieces span.
 std::shared_ptr<const ImageLayout> layout_of_share(const ImageLayout& layout, const Shares& shares, int rank);
-// The same for a layout alone. Requires that `head` is a multiple of 4096.
+// Divides a layout alone. Requires that `head` is a multiple of 4096.
 Shares divide(const ImageLayout& layout, std::uint64_t head, const Ranks& ranks);
 
 }}  // namespace holdfast::v0_2

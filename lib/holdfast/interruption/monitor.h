@@ -57,12 +57,12 @@ class HOLDFAST_EXPORT Monitor {
   std::optional<SteadyTime> stop_seen() const;
   // True once for each request; repeated requests in between count as one.
   bool take_checkpoint_request() noexcept;
-  // The same for notices of risk.
+  // Takes the pending notices of risk.
   bool take_risk() noexcept;
   // When the process must have ended: the earliest deadline of the stops and of the standing notices. After a
   // stop, a deadline that had passed before the stop no longer counts, because the machine has outlived it.
   std::optional<SteadyTime> deadline() const noexcept;
-  // The same, but only of deadlines that somebody named; nullopt if all are guesses (Notice::guessed).
+  // The earliest deadline that somebody named; nullopt if all are guesses (Notice::guessed).
   std::optional<SteadyTime> named_deadline() const noexcept;
   // Time until deadline(); zero if it has passed.
   std::optional<Duration> time_left() const;

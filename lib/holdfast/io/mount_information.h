@@ -27,7 +27,7 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text);
 // The mount of an absolute path without links: the longest mount point above it. Of several mounts on that
 // point the last one counts, because it hides the others.
 std::optional<MountEntry> mount_of(const std::vector<MountEntry>& mounts, const std::filesystem::path& path);
-// The same for this machine; nullopt if /proc is missing.
+// The mount of a path on this machine; nullopt if /proc is missing.
 std::optional<MountEntry> mount_of(const std::filesystem::path& path);
 
 struct FileSystemKind {

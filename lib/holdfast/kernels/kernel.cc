@@ -125,7 +125,7 @@ class Kernels {
   Function load(const Source& source, const std::string& type, int device) {
     if (!compiled_.contains({type, device})) compile_for(source, first_argument(type), device);
     const Outcome& outcome = compiled_.at({type, device});
-    // The same failure each time: compiling it again would take seconds and fail as well.
+    // Compiling it again would take seconds and fail as well.
     if (outcome.error) std::rethrow_exception(outcome.error);
     using LoadData = int (*)(void**, const void*);
     using GetFunction = int (*)(Function*, void*, const char*);

@@ -24,7 +24,7 @@ LifeEnding ending_of(const LedgerLife& life, const LedgerLife* next) {
   if (next == nullptr) return LifeEnding::silent;
   // It wrote while its successor had begun already, so it was fenced off.
   if (next->start + kClockError < wall_of(life, life.last_up)) return LifeEnding::superseded;
-  // The same boot: the machine lived on, so the process crashed. Another boot: the machine went away.
+  // An equal boot: the machine lived on, so the process crashed. Another boot: the machine went away.
   return !life.boot.empty() && next->boot == life.boot ? LifeEnding::crashed : LifeEnding::vanished;
 }
 

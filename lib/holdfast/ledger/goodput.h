@@ -69,7 +69,7 @@ struct RunAccount {
   std::int64_t interruptions = 0;
   std::int64_t missed = 0;  // of those: vanished without a notice
   Duration unused_grace{};
-  // Of the newest life: work that a machine lost now would cost, as of its last line.
+  // Work that the loss of the machine would cost now, as of the last line of the newest life.
   std::int64_t risk_steps = 0;
   Duration risk{};
   Duration most_risk{};  // maximum over the lives whose end line has it

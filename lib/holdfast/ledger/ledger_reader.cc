@@ -275,7 +275,7 @@ std::vector<MachineLife> machine_lives(const std::vector<LedgerLife>& lives, con
   const LedgerLife* last = nullptr;
   for (const LedgerLife& life : lives) {
     if (!life.started) continue;
-    // The same boot means the same machine, which lived on between the two attempts.
+    // An equal boot means the same machine, which lived on between the two attempts.
     const bool same = last != nullptr && !life.boot.empty() && life.boot == last->boot;
     if (same) {
       // The time between the two attempts belongs to the machine's life too, as far as wall clocks tell.

@@ -31,7 +31,7 @@ inline constexpr std::size_t kCsvRowSize = 320;            // more than the long
 // need a `buffer` of at least kCsvRowSize.
 std::string_view write_csv_step(const StepEvent& event, WallTime time, std::uint64_t attempt,
                                 std::span<char> buffer);
-// The same for a step without a row.
+// Writes a row for an evaluation at a step that has none.
 std::string_view write_csv_step(const EvaluationEvent& event, WallTime time, std::uint64_t attempt,
                                 std::span<char> buffer);
 // Writes the last two columns.

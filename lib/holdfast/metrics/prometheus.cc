@@ -64,7 +64,7 @@ class PrometheusSink final : public MetricSink {
 
  private:
   void saved(const SavedEvent& save) {
-    // The same save comes with a step and with a status, and must count once.
+    // One save comes twice, with a step and with a status, and must count once.
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
     commit_time_.observe(in_seconds(save.write + save.commit));
@@ -75,7 +75,7 @@ class PrometheusSink final : public MetricSink {
     if (clock_.now() - written_ >= every_) write();
   }
 
-  // Of an attempt that was killed while it wrote.
+  // Files of an attempt that was killed while it wrote.
   void remove_leftovers() {
     const auto folder = file_system_.open_directory(folder_of(file_), false);
     if (!folder) return;

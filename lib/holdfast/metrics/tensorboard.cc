@@ -120,7 +120,7 @@ class TensorBoardSink final : public MetricSink {
   }
 
   void saved(const SavedEvent& save, WallTime time) {
-    // The same save comes with a step and with a status, and must be one point.
+    // One save comes twice, with a step and with a status, and must be one point.
     if (save.step <= last_saved_) return;
     last_saved_ = save.step;
     put({{"checkpoint/commit_seconds", in_seconds(save.write + save.commit)},

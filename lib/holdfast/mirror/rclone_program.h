@@ -30,7 +30,7 @@ class RcloneProgram {
   // `input`, at most 4096 bytes, becomes its standard input.
   RcloneEnd run(const std::vector<std::string>& arguments, const std::string& input = {},
                 const std::function<void(std::span<const std::byte>)>& out = {}) const;
-  // The same under the limit of the Pace, which is lifted when the Pace lifts it.
+  // Runs it under the limit of the Pace, which is lifted when the Pace lifts it.
   RcloneEnd run_limited(std::vector<std::string> arguments) const;
 
  private:

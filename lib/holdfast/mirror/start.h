@@ -30,7 +30,7 @@ struct PreparedStart {
   bool alone = false;                 // HOME was away: nothing is claimed there
 };
 
-// Of the run directory; as in StoreOptions.
+// Checks of the run directory; as in StoreOptions.
 struct StartChecks {
   std::filesystem::path mount = {};
   bool only_ours = false;

@@ -8,7 +8,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Of a V100 on the spot market: eight lives of two hours weigh as much as eight lives of one's own.
+// A V100 on the spot market: eight lives of two hours weigh as much as eight lives of one's own.
 constexpr int kTracedLives = 8;
 constexpr double kTracedMean = 2.0 * 3600;  // seconds
 

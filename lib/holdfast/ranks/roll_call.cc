@@ -70,7 +70,7 @@ std::string RollCall::call(const Pulse* pulse) {
 }
 
 std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, const std::vector<int>& absent) {
-  // Of the silent ranks those count that did not answer either: an answer proves life.
+  // A silent rank counts if it did not answer either: an answer proves life.
   const std::vector<int> suspects = lost.empty() ? absent : both(lost, absent);
   if (suspects.empty() && lost.empty()) return "all ranks answer, but a connection between them broke";
   // They left because of what they noticed, or the network only lets their messages through.

@@ -49,7 +49,7 @@ HOLDFAST_EXPORT void within(Duration limit, std::function<void()> work, Heeds he
 class HOLDFAST_EXPORT StoreLine {
  public:
   StoreLine(std::shared_ptr<RankStore> store, std::string prefix);
-  // The same line, with a longer prefix.
+  // This line with a longer prefix.
   StoreLine below(const std::string& folder) const {
     StoreLine line = *this;
     line.prefix_ += folder + "/";

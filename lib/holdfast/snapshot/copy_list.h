@@ -27,7 +27,7 @@ class HOLDFAST_EXPORT CopyList {
   void copy(std::uint64_t begin, std::uint64_t end) const noexcept;
   // Copies pieces that no thread has taken until none is left. On return other threads may still copy theirs.
   void work() noexcept;
-  // The same, by whole pieces of tensors, which are digested while they are copied. Requires destinations in
+  // Copies like work(), by whole pieces, and digests them meanwhile. Requires destinations in
   // the image of `digests`.
   void work(PieceDigests& digests) noexcept;
 

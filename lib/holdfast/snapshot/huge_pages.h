@@ -13,10 +13,10 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// Of the kernel on x86-64, and the usual size on other machines.
+// A huge page of the kernel on x86-64, and the usual size on other machines.
 inline constexpr std::uint64_t kHugePage = 2u << 20;
 
-// Of several allocations. Those that lie side by side in memory share huge pages.
+// Advises several allocations at once: those that lie side by side in memory share huge pages.
 HOLDFAST_EXPORT void advise_huge_pages(std::vector<std::span<std::byte>> memory) noexcept;
 
 }}  // namespace holdfast::v0_2

@@ -24,7 +24,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// Of a tensor: at most kDigestPiece, counted from its start.
+// A piece of one tensor: up to kDigestPiece bytes, counted from the tensor's start.
 struct TensorPiece {
   std::size_t tensor = 0;  // in layout order
   ByteRange bytes;         // in the image
@@ -38,7 +38,7 @@ class HOLDFAST_EXPORT PieceDigests {
   explicit PieceDigests(const Snapshot& snapshot);
 
   const std::vector<TensorPiece>& pieces() const { return pieces_; }
-  // Of pieces()[index]; nullptr if nobody has digested that piece whole.
+  // The digest of pieces()[index]; nullptr if nobody has digested that piece whole.
   const Inspected* find(std::size_t index) const { return known_[index] != 0 ? &found_[index] : nullptr; }
   std::uint64_t bytes() const;  // of the pieces that find() knows
 
@@ -49,7 +49,7 @@ class HOLDFAST_EXPORT PieceDigests {
  private:
   friend class PieceDigester;
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  // The first piece that ends after that byte of the image: it holds the byte, or begins behind it. Or kNone.
+  // Index of the first piece that ends after `offset`; kNone if there is none.
   std::size_t piece_at(std::uint64_t offset) const noexcept;
 
   std::shared_ptr<const ImageLayout> layout_;

@@ -68,7 +68,7 @@ class HOLDFAST_EXPORT LateCopy {
   virtual ~LateCopy() = default;
   // Copies what no other run() has taken yet.
   virtual void run() noexcept = 0;
-  // The same on a thread beside the training, which digests what it copies. Requires that `digests` is of the
+  // Runs on a thread beside the training, and digests what it copies. Requires that `digests` is of the
   // image.
   virtual void run_digesting(PieceDigests& /*digests*/) noexcept { run(); }
   // Names of tensors whose memory differs from the image by now. Reads all of them. Requires a complete
@@ -86,7 +86,7 @@ class HOLDFAST_EXPORT LateCopy {
   virtual void hold_update() noexcept {}
   // Blocks until device copies have ended. Throws Error if one failed.
   virtual void arrive() {}
-  // The same, and digests what arrives. Requires that `digests` is of the image.
+  // Waits like arrive(), and digests what arrives. Requires that `digests` is of the image.
   virtual void arrive_digesting(PieceDigests& /*digests*/) { arrive(); }
 };
 
@@ -144,8 +144,8 @@ class HOLDFAST_EXPORT SnapshotSource {
   // The update of the last advance() was skipped, as its StepReport::late tells now. Counts it.
   virtual void last_was_skipped() {}
   virtual std::int64_t step() const = 0;
-  // Of the last advance(): the program may work on the state after a boundary where its data ends. Asked at
-  // every step.
+  // Where the data stands after the last advance(): the program may work on the state after a boundary where
+  // its data ends. Asked at every step.
   virtual DataEnd data_end() const { return DataEnd::none; }
   // Names of attributes and tensors that differ from that image of the present step. Random streams and
   // train/eval flags do not count: an evaluation leaves them otherwise. Reads the whole state.

@@ -61,13 +61,13 @@ void ArrivalKeeper::work() noexcept {
     Item item = std::move(items_.front());
     items_.pop_front();
     lock.unlock();
-    see_in(std::move(item));
+    finish_arrival(std::move(item));
     lock.lock();
   }
 }
 
 // Releases the image before it wakes the waiters, so that they find it free.
-void ArrivalKeeper::see_in(Item item) noexcept {
+void ArrivalKeeper::finish_arrival(Item item) noexcept {
   std::optional<std::string> failure;
   try {
     if (item.digests) {

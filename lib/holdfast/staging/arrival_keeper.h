@@ -24,8 +24,8 @@ class ArrivalKeeper {
   ArrivalKeeper& operator=(const ArrivalKeeper&) = delete;
 
   // Afterwards the snapshot may be passed to any thread: it has an arrival, unless it is already whole.
-  // Requires that every run() of the copy has returned. Throws std::bad_alloc, and then took nothing; without
-  // a thread also what arrive() throws.
+  // Requires that every run() of the copy has returned. Throws std::bad_alloc (took nothing), or arrive()'s
+  // exceptions if no thread could start.
   void keep(std::unique_ptr<LateCopy>& copy, Snapshot& snapshot);
 
  private:
@@ -36,7 +36,7 @@ class ArrivalKeeper {
     std::shared_ptr<PieceDigests> digests;  // null: a late stager has digested the host's part already
   };
   void work() noexcept;
-  static void see_in(Item item) noexcept;
+  static void finish_arrival(Item item) noexcept;
 
   Mutex mutex_;
   CondVar wake_;

@@ -38,7 +38,7 @@ class ImageStager {
 
   // Throws UnsavableError if names or sizes of the state cannot be stored. Call it before the claim.
   void check_source();
-  // The same including everything that a save records beside the state. Finds before the claim what would
+  // Checks also everything that a save records beside the state. Finds before the claim what would
   // make every save fail. Encodes the attributes once; copies no tensor.
   void check_record(const RunRecord& record);
   // Starts to lay out a file for these tensors on another thread, as a guess: such as those of the checkpoint

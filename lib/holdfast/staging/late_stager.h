@@ -23,7 +23,7 @@ class LateStager {
 
   // Requires that no copy is open. `digests`: of the copy's image; null: nothing is digested.
   void begin(std::unique_ptr<LateCopy> copy, std::shared_ptr<PieceDigests> digests = nullptr);
-  // The same for a copy that has run already, so that the thread has nothing to do.
+  // Keeps a copy that has run already, so that the thread has nothing to do.
   void keep(std::unique_ptr<LateCopy> copied) { copy_ = std::move(copied); }
   bool open() const { return copy_ != nullptr; }
   // Returns when all is copied, or when a device that still copies is ordered before the training's next

@@ -24,7 +24,7 @@ constexpr char kUnregistered[] =
     "do not register it: keep it as a member, and store what it is made of (state/stateful.h)";
 
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
-  // The same object, or the same memory seen in the same way: both are one tensor in the file.
+  // One object, or one memory seen in one way: both are one tensor in the file.
   if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
   return a.numel() > 0 && a.const_data_ptr() == b.const_data_ptr() && a.device() == b.device() &&
          a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();

@@ -34,7 +34,7 @@ struct SlotTensor {
   at::Tensor tensor;
 };
 
-// Of one optimizer, at one moment.
+// What one optimizer holds at one moment.
 struct OptimizerInventory {
   std::vector<std::vector<std::string>> parameters;  // names of the parameters of each group
   std::vector<SlotTensor> slots;

@@ -138,7 +138,7 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 
-  // Frees the name of a file for a copy, and returns the name that it got; empty: there is none now. A file
+  // Renames the file so that a copy can take its name. Returns the new name; empty: no such file. A file
   // that the caller or recover() `found_damaged` becomes .damaged, or is deleted if an earlier one has that
   // name. Any other may be good: it becomes .damaged-2 or higher, which nothing deletes. Requires claim().
   std::string set_aside(FileId id, bool found_damaged);

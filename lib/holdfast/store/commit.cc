@@ -23,7 +23,7 @@ CheckpointInfo Committer::commit(const CommitRequest& request) {
   if (request.step < 0) throw Error("commit of step " + std::to_string(request.step) + ", before the first");
   const FileId id = id_of(request);
   const auto known = acknowledged_.find(id);
-  // Of a copy somebody may have deleted the file; the run directory can give it again.
+  // Somebody may have deleted the file of a copy; the run directory can give it again.
   if (known != acknowledged_.end() && (!request.copy_of || directory_.run().status(known->second.name))) {
     return known->second;
   }

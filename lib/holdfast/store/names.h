@@ -41,7 +41,7 @@ struct FileId {
 // Requires 1 <= attempt <= kHighestNumber and 0 <= step <= kHighestNumber.
 HOLDFAST_EXPORT std::string checkpoint_name(FileId id);
 HOLDFAST_EXPORT std::string damaged_name(FileId id);
-// The same for nth = 1; .damaged-2 and so on if the first name is taken by a file that must stay.
+// The first is ".damaged"; .damaged-2 and so on if the first name is taken by a file that must stay.
 HOLDFAST_EXPORT std::string damaged_name(FileId id, std::uint64_t nth);
 // `what` distinguishes the temporary files of one attempt; it is not empty.
 HOLDFAST_EXPORT std::string temporary_name(AttemptNumber attempt, std::string_view what);

@@ -73,7 +73,7 @@ class Staying {
       ranked.emplace_back(policy.better == Better::higher ? -value->second : value->second, id);
     }
     std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-      // Of equal values the newer checkpoint is better.
+      // Where values are equal, the newer checkpoint is better.
       return a.first != b.first ? a.first < b.first : a.second > b.second;
     });
     const std::size_t count = std::min(ranked.size(), static_cast<std::size_t>(policy.count));

@@ -94,7 +94,7 @@ std::string to_record(const RunProgress& progress) {
   if (!progress.failure.empty()) {
     put("failure", json_text(printable(progress.failure, kLongestFailure)));
   }
-  // The same number at both ends: a reader that meets the write sees two different ones.
+  // One number stands at both ends: a reader that meets the write sees two different ones.
   const std::string end = ",\n\"beat_ends\":" + std::to_string(progress.beat) + "}\n";
   if (text.size() + end.size() > kProgressBytes) throw Error("a progress record is too long");
   // Always the same size, so that one write replaces the whole record.

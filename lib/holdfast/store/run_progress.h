@@ -39,7 +39,7 @@ struct RunProgress {
   // What a machine that vanishes now would destroy; as in SaveFigures.
   std::int64_t risk_steps = 0;
   std::int64_t risk_ms = 0;
-  // The same for the second place of a mirror; -1: there is none, or nothing is known of it.
+  // These numbers for the second place of a mirror; -1: there is none, or nothing is known of it.
   std::int64_t home_step = -1;
   std::int64_t home_risk_steps = -1;
   std::int64_t home_risk_ms = -1;

@@ -93,17 +93,17 @@ class HOLDFAST_EXPORT Step {
   Step(Step&&) noexcept;
   Step& operator=(Step&&) noexcept;
 
-  // Of the first parameter group, as the last update had it.
+  // The rate of the first parameter group, as the last update had it.
   double learning_rate() const;
 
   // Forward and backward of one micro-batch. After the last one of an update it calls `before_update` (for
   // Checkpointer::before_update and the learning rate) and makes the update. nullopt: more micro-batches must
   // come.
   std::optional<StepResult> run(const Batch& batch, const std::function<void()>& before_update = {});
-  // The same without its result. True: an update was made, and result() will tell about it.
+  // Launches a step, without its result. True: an update was made, and result() will tell about it.
   bool launch(const Batch& batch, const std::function<void()>& before_update = {});
-  // Of the newest update; waits until the device has made it. Requires an update, and that no launch() has
-  // begun another one since.
+  // The result of the newest update; waits until the device has made it. Requires an update, and that no
+  // launch() has begun another one since.
   StepResult result();
   // Not 0: the newest update was skipped. On the device, valid until the next update. Undefined: updates are
   // never skipped, because nothing checks the gradients.

@@ -224,7 +224,7 @@ void AsyncWriter::write(Job job) noexcept {
     job.handle->settle(SaveStatus::failed, error.what());
     return;
   } catch (const OtherRankError& error) {
-    spoiled_by(error, job);
+    failed_by_other_rank(error, job);
   } catch (const std::exception& error) {
     failed(job, what_of(error), holdfast::may_pass(error));
   } catch (...) {
@@ -245,8 +245,8 @@ void AsyncWriter::not_begun(Job& job, std::string_view reason) const noexcept {
   job.request = {};
 }
 
-void AsyncWriter::spoiled_by(const OtherRankError& error, Job& job) noexcept {
-  spoiled_.fetch_add(1, std::memory_order_relaxed);
+void AsyncWriter::failed_by_other_rank(const OtherRankError& error, Job& job) noexcept {
+  failed_by_other_ranks_.fetch_add(1, std::memory_order_relaxed);
   // The first refusal in a row costs one save: the rank may take part in the next.
   if (error.refused() && !std::exchange(refused_, true)) return failed(job, error.what(), true);
   if (!others_failed_.exchange(true)) {

@@ -65,7 +65,7 @@ class AsyncWriter {
   // Waits for the write in flight, drops the waiting one (its handle fails), flushes the ledger, and ends the
   // thread. Idempotent. Afterwards the store belongs to the caller again.
   void stop();
-  // The same, but waits at most `limit`. False: the thread is still busy, or hangs in the disk. Call it
+  // Stops, but waits at most `limit`. False: the thread is still busy, or hangs in the disk. Call it
   // again, or leave the thread behind.
   bool stop_within(std::chrono::nanoseconds limit);
 
@@ -76,7 +76,9 @@ class AsyncWriter {
   bool others_failed() const { return others_failed_.load(std::memory_order_relaxed); }
   // Number of saves that failed because of other ranks, including those where a rank could not take part. Two
   // of these in a row count as a failure of that rank.
-  std::uint64_t spoiled() const { return spoiled_.load(std::memory_order_relaxed); }
+  std::uint64_t saves_failed_by_other_ranks() const {
+    return failed_by_other_ranks_.load(std::memory_order_relaxed);
+  }
   bool superseded() const { return superseded_.load(std::memory_order_acquire); }
   std::optional<std::string> failure() const noexcept;  // of the last write, until a save is acknowledged
   // The failures since the last save that succeeded; nullopt: it was the last one.
@@ -103,7 +105,7 @@ class AsyncWriter {
   void ask_to_stop();
   void write(Job job) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void not_begun(Job& job, std::string_view reason) const noexcept;
-  void spoiled_by(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
+  void failed_by_other_rank(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept HOLDFAST_REQUIRES(thread_role_);
   void failed(Job& job, const char* error, bool may_pass) noexcept HOLDFAST_REQUIRES(thread_role_);
   void supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
@@ -122,7 +124,7 @@ class AsyncWriter {
 
   std::atomic<bool> failing_{false};
   std::atomic<bool> others_failed_{false};
-  std::atomic<std::uint64_t> spoiled_{0};
+  std::atomic<std::uint64_t> failed_by_other_ranks_{0};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> limit_lifted_{false};

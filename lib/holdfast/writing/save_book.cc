@@ -16,7 +16,8 @@ namespace {
 
 // Fewer show no spread.
 constexpr std::int64_t kFewestWindows = 3;
-// Of durable saves. If a mirror is further behind, the work at risk counts from the start of the attempt.
+// Boundaries of durable saves. If a mirror is further behind, the work at risk counts from the attempt's
+// start.
 constexpr std::size_t kBoundariesKept = 64;
 // Later than any announced end, so that nobody waits for a mirror that fails or is dead.
 constexpr Duration kNotSoon = std::chrono::hours(24);

@@ -59,7 +59,7 @@ class Outlook {
 
   // A save that began after the notice was seen: its insurance.
   void insured_by(const BegunSave& save);
-  // The same in an evaluation of several ranks, where the save may begin before votes report the notice.
+  // As insured_by(), in an evaluation of several ranks: the save may begin before votes report the notice.
   void answered_by(const BegunSave& save);
   // The votes of `step` reported no end.
   void forget_answer(std::int64_t step);

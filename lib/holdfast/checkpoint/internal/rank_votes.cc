@@ -165,7 +165,7 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   SaveSchedule& schedule = engine_.schedule;
   const AsyncWriter& writer = *run_.writer;
   // A save that failed because of another rank is made again at once.
-  const std::uint64_t spoiled = writer.spoiled();
+  const std::uint64_t spoiled = writer.saves_failed_by_other_ranks();
   if (std::exchange(spoiled_, spoiled) != spoiled) schedule.want();
   // The save that is voted on now begins at the next step.
   const SteadyTime boundary = run_.time.boundary();
@@ -200,7 +200,7 @@ void RankVotes::vote_on_plan(Vote& vote) const noexcept {
   vote.busy = !vote.alone && run_.writer->writing_for().has_value();
 }
 
-// The same sum by which plan_for_stop() judges at the next boundary.
+// The sum by which plan_for_stop() judges at the next boundary.
 Duration RankVotes::needed_for_last() const noexcept {
   const Costs known = run_.outlook.costs();
   if (!known.commit || run_.newest_durable() < 0) return Duration::zero();
@@ -215,7 +215,7 @@ std::optional<Duration> RankVotes::left_here() const {
   return time_until(*notice->deadline, run_.clock.now());
 }
 
-// The same for an end that somebody named. A guessed end forbids no save.
+// The time left to an end that somebody named. A guessed end forbids no save.
 std::optional<Duration> RankVotes::named_left_here() const {
   const auto named = run_.monitor.named_deadline();
   if (!named || !left_here()) return std::nullopt;

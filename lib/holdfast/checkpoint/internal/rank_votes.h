@@ -26,7 +26,7 @@ class RankVotes {
         sender_(sender),
         cadence_(group.world_size()) {}
 
-  // Of the boundaries in the loop: `step` is one where all vote.
+  // All ranks vote at this boundary of the loop.
   bool at(std::int64_t step) const { return cadence_.votes_at(step); }
   std::int64_t next_step() const { return cadence_.next_step(); }
   void learn_cadence(const Agreed& agreed) { cadence_.learn(agreed); }

@@ -45,7 +45,7 @@ void RanksEnd::part() {
     votes_.learn(agreed);
     count(agreed);
   }
-  // The same answer on all ranks.
+  // All ranks find one answer.
   if (group_.durable() < run_.step() && !partners_.hopeless()) partners_.bring_together();
   if (!group_.leads()) sender_.tell_own();
   votes_.post_last();
@@ -65,8 +65,8 @@ void RanksEnd::hear_outcome() {
   group_.learn({.step = run_.step(), .durable = durable});
   if (!sender_.rest(Duration::zero())) engine_.end.leave_thread_behind();
   group_.settle(SaveStatus::failed, "rank 0 could not write it: its log says why");
-  engine_.end.hear(outcome.value("code", static_cast<int>(ExitCode::internal)),
-                   outcome.value("reason", std::string()));
+  engine_.end.adopt_outcome(outcome.value("code", static_cast<int>(ExitCode::internal)),
+                            outcome.value("reason", std::string()));
 }
 
 void RanksEnd::or_abandon(const std::function<void()>& work) {

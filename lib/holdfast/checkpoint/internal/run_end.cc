@@ -77,7 +77,7 @@ void RunEnd::break_off(const Error& error) noexcept {
   if (run_.writer && !gave_up()) tell(interrupted ? RunPhase::interrupted : RunPhase::failed, reason_, code_);
 }
 
-void RunEnd::hear(int code, std::string reason) noexcept {
+void RunEnd::adopt_outcome(int code, std::string reason) noexcept {
   code_ = code;
   reason_ = std::move(reason);
   listener_.end();

@@ -42,7 +42,7 @@ class RunEnd {
   // The run cannot go on. A staged save is still written, if a deadline leaves time.
   void break_off(const Error& error) noexcept;
   // Another rank's process says how the run ended.
-  void hear(int code, std::string reason) noexcept;
+  void adopt_outcome(int code, std::string reason) noexcept;
   // Records that a thread hangs in the disk and is left behind.
   void leave_thread_behind() { writes_.leave_thread_behind(); }
   // Ends the thread of tell(), however long the disk takes.

@@ -33,7 +33,7 @@ class SaveFlow {
   // The record of this boundary for a checkpoint, at this moment.
   const RunRecord& record();
   Staged stage_all();
-  // The same image with the record of this moment. Empty: that record has no place in the file's head.
+  // This image with the record of this moment. Empty: that record has no place in the file's head.
   Staged renewed(Staged image);
   // Stages what may change early, and prepares the copy of the rest; of a next update that is not announced
   // it is independent.

@@ -34,7 +34,7 @@ void StartReceiver::check_head(std::vector<std::byte> head, std::uint64_t file_b
   finder_.check(std::move(tensors), index.attributes);
 }
 
-// The same file, in this rank's own view of the volume.
+// That file in this rank's own view of the volume.
 std::unique_ptr<File> StartReceiver::file_seen(const std::string& name) const {
   const auto directory = run_.file_system.open_directory(run_.options.directory, false);
   auto file = directory ? directory->open(name, OpenMode::read) : nullptr;

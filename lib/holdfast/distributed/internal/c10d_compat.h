@@ -1,6 +1,6 @@
 // Differences of c10d between LibTorch 2.10 and 2.15 (state/torch_compat.h has the other differences).
 //
-// The same in all releases: TCPStore's client, ProcessGroupGloo's constructor and createDeviceForHostname,
+// All releases have: TCPStore's client, ProcessGroupGloo's constructor and createDeviceForHostname,
 // setBackend, broadcast_coalesced, the Logger, rebuild_buckets and initialize_buckets.
 //
 // Threads: the training thread.

@@ -24,8 +24,7 @@ void finish_nccl(c10d::Backend& nccl, c10::Device device);
 // "host GPU-8a6d…", as in nvidia-smi -L. Empty for a test's backend.
 std::string gpu_of(c10::Device device);
 
-// Of the NCCL that this process has loaded, as ncclGetVersion() counts: 23007 is 2.30.7. 0: it cannot be
-// asked.
+// The version of the loaded NCCL, as ncclGetVersion() counts: 23007 is 2.30.7. 0: it cannot be asked.
 int nccl_version();
 
 // What c10d's watchdog has noticed, as text. Empty: nothing.

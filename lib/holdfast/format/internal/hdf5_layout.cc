@@ -76,7 +76,7 @@ class Layouter {
     return bytes == 0 ? 0 : H5Dget_offset(dataset.get());
   }
 
-  // Of the root group, with placeholders as values.
+  // The attributes of the root group, with placeholders as values.
   void add_root_attributes() {
     const Hdf5Handle integer = hdf5_type(DType::int64);
     add_attribute(file_, "step", integer, &kStepPlaceholder, "the file's attributes");

@@ -22,9 +22,9 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class PieceHasher {
  public:
-  // Of the whole snapshot. `check_finite`: is any number not finite?
+  // Hashes the whole snapshot. `check_finite`: is any number not finite?
   PieceHasher(const Snapshot& snapshot, bool check_finite, const Recheck& recheck);
-  // Of these pieces of the layout alone (indices into pieces_of()); use digests(), not finish().
+  // Hashes these pieces of the layout alone (indices into pieces_of()); use digests(), not finish().
   PieceHasher(const Snapshot& snapshot, std::span<const std::size_t> pieces, bool check_finite,
               const Recheck& recheck);
   // Hashes pieces until none is left.

@@ -13,8 +13,8 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-// In the superblock, and in a block of an object header.
-// Of superblock versions 2 and 3: behind the signature, four single bytes and three addresses.
+// Offsets in HDF5's superblock (versions 2, 3) and object header (version 2). Before the root's address lie
+// the signature, four single bytes and three addresses.
 constexpr std::uint64_t kRootAddressAt = 36;
 constexpr std::uint64_t kSignatureSize = 4;
 constexpr std::uint64_t kChecksumSize = 4;

@@ -28,8 +28,8 @@ std::uint16_t bfloat16_of(float value) {
   return static_cast<std::uint16_t>(bits >> 16U);
 }
 
-// Of a double to a float that rounds on to bfloat16 as the double itself would: the lowest bit says whether
-// anything was cut off (round to odd).
+// Rounds a double to a float that rounds on to bfloat16 as the double itself would: the lowest bit says
+// whether anything was cut off (round to odd).
 float sticky_float(double value) {
   const auto near = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(near) == value) return near;

@@ -22,7 +22,7 @@ struct TorchType {
 std::string_view storage_class_of(DType dtype);
 // Also of the classes that only C++ writes ("Float8_e4m3fnStorage").
 std::optional<TorchType> type_of_storage_class(std::string_view name);
-// Of "torch.<name>". Holdfast's names are those of PyTorch, but for a few synonyms ("half").
+// The type of "torch.<name>". Holdfast's names are those of PyTorch, but for a few synonyms ("half").
 std::optional<TorchType> type_of_torch(std::string_view name);
 
 }}}  // namespace holdfast::v0_2::internal

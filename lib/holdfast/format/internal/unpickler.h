@@ -67,7 +67,7 @@ struct PickleValue {
     const PickleTensor* tensor;
     Characters characters;  // of a text or a refused tensor, or a name as "module\nname"
   };
-  // Of a list or tuple; of a dict keys and values in turns; of an object its dict. May contain itself.
+  // Elements of a list or tuple; keys and values of a dict in turns; an object's dict. May contain itself.
   std::vector<const PickleValue*> items = {};
 
   std::string_view text() const { return {characters.data, characters.size}; }

@@ -33,7 +33,7 @@ class ZipWriter {
   std::uint64_t file_length() const { return length_; }
   // Buffer for the next `bytes` bytes (at most kTransferBlock). Fill it before the next call of any method.
   std::span<std::byte> next(std::uint64_t bytes);
-  // The same for bytes in memory, of any size.
+  // Writes bytes in memory, of any size.
   void write(std::span<const std::byte> bytes);
   void finish();
 

@@ -92,7 +92,7 @@ bool rename_noreplace(int directory, const std::string& path, const char* from, 
   // link() fails if the target exists, so it cannot replace a file either.
   if (retry([&] { return linkat(directory, from, directory, to, 0); }) != 0) {
     if (errno != EEXIST) fail("link", both);
-    // The same file under both names: an earlier try linked it, and only the unlink is missing.
+    // One file has both names: an earlier try linked it, and only the unlink is missing.
     if (!same_file(directory, from, to)) return false;
   }
   // ENOENT: a file server repeated an unlink that had succeeded.

@@ -118,7 +118,7 @@ VolumeReport::CommitSpeed measure_commits(ProbeFolder& folder, const ProbeOption
     watch.doing("a small commit in " + folder.path_of("."));
     const std::string temporary = "tmp-" + std::to_string(i);
     const std::string name = "commit-" + std::to_string(i);
-    // The same calls in the same order as a commit (store/commit.h, rule 2).
+    // These are a commit's calls in their order (store/commit.h, rule 2).
     const SteadyTime start = Clock::real().now();
     const auto file = folder.directory().open(temporary, OpenMode::create_direct);
     if (!file) throw Error(folder.path_of(temporary) + ": it exists already; delete it");

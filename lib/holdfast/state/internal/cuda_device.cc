@@ -67,7 +67,7 @@ cudaError_t copy_in_pieces(void* to, const void* from, std::size_t bytes, cudaMe
   for (std::size_t at = 0; at < bytes;) {
     const std::size_t piece = DeviceCopy::in_one_piece(host + at, bytes - at);
     cudaError_t result = cudaMemcpyAsync(target + at, source + at, piece, kind, stream);
-    // Of an image that several ranks write, only the pages of this rank's share are locked. CUDA refuses a
+    // An image that several ranks write has only the pages of this rank's share locked. CUDA refuses a
     // copy whose host memory is locked in part, so such a piece goes through ordinary memory.
     if (result == cudaErrorInvalidValue) {
       static_cast<void>(cudaGetLastError());

@@ -29,7 +29,7 @@ struct StateForm {
   std::vector<Optimizer> optimizers;
   std::vector<std::pair<std::string, AttributeValue>> options;
   std::size_t gpus = 0;  // that hold tensors of modules: their random numbers are saved
-  // Of tensors that share their memory, which a load cannot give other strides.
+  // Strides of tensors that share their memory: a load cannot give them others.
   std::map<std::string, std::vector<std::int64_t>> strides;
 };
 

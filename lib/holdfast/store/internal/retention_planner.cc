@@ -25,7 +25,7 @@ Duration since(std::chrono::seconds now, std::int64_t unix_seconds) {
   return now - std::chrono::seconds(then);
 }
 
-bool is(FileId id, const Verdict& verdict) {
+bool content_matches(FileId id, const Verdict& verdict) {
   return verdict.kind == Verdict::Kind::good &&
          id == FileId{.attempt = verdict.attempt, .step = verdict.step};
 }
@@ -128,7 +128,7 @@ std::string RetentionPlanner::why_left(Directory& run, FileId id) {
   const Verdict* const verdict = head(run, id);
   if (verdict == nullptr) return "gone meanwhile";
   if (verdict->kind == Verdict::Kind::newer_format) return "of a newer format: " + verdict->reason;
-  if (verdict->kind == Verdict::Kind::good && !is(id, *verdict)) {
+  if (verdict->kind == Verdict::Kind::good && !content_matches(id, *verdict)) {
     return "not what its name says: it holds step " + std::to_string(verdict->step) + " of attempt " +
            std::to_string(verdict->attempt);
   }
@@ -146,7 +146,7 @@ std::map<FileId, KeepFacts> RetentionPlanner::facts(Directory& run, const std::v
     } catch (const IoError& error) {
       set_aside(*id, error);
     }
-    if (verdict == nullptr || !is(*id, *verdict)) continue;
+    if (verdict == nullptr || !content_matches(*id, *verdict)) continue;
     for (const auto& [metric, values] : verdict->metrics) {
       for (const auto& [step, value] : values) known_[metric][step] = value;
     }
@@ -198,7 +198,7 @@ bool RetentionPlanner::finite(Directory& run, FileId id) {
   if (const auto own = trusted_.find(id); own != trusted_.end()) return own->second;
   if (const auto known = others_finite_.find(id); known != others_finite_.end()) return known->second;
   const auto says_finite = [&](const Verdict* verdict) {
-    return verdict != nullptr && is(id, *verdict) && verdict->finite;
+    return verdict != nullptr && content_matches(id, *verdict) && verdict->finite;
   };
   try {
     if (!says_finite(head(run, id))) return others_finite_[id] = false;
@@ -246,7 +246,7 @@ void RetentionPlanner::verify(Directory& run, FileId id, bool uncached) {
     return;
   }
   heads_[id] = *verdict;
-  if (is(id, *verdict)) {
+  if (content_matches(id, *verdict)) {
     trusted_[id] = verdict->finite;
   } else {
     // A file under a wrong name is good data of another step, but worthless as this file.

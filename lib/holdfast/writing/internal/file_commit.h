@@ -36,7 +36,7 @@ class FileCommit {
   const std::atomic<bool>& limit_lifted_;
   bool was_finite_ = true;         // the last state that was checked
   std::string retention_failure_;  // the last one, as the caller was told
-  // Of Recheck. Begins with the attempt's number, so that it rotates over short lives, too.
+  // The round of Recheck. Begins with the attempt's number, so that it rotates over short lives, too.
   std::optional<std::uint64_t> round_;
 };
 
