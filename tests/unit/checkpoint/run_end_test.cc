@@ -158,7 +158,7 @@ TEST_F(RunEndTest, WhatIsStagedIsStillWrittenWhenItBreaksOff) {
 
 TEST_F(RunEndTest, AnotherRankSaysHowItEnded) {
   start();
-  run_end().hear(75, "SIGTERM");
+  run_end().adopt_outcome(75, "SIGTERM");
   EXPECT_TRUE(run_end().over());
   EXPECT_EQ(run_end().code(), 75);
   EXPECT_EQ(run_end().reason(), "SIGTERM");
