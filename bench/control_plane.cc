@@ -17,17 +17,17 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 #include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/c10d_store.h"
+#include "holdfast/distributed/internal/listening.h"
 #include "holdfast/ranks/attendance.h"
-#include "holdfast/ranks/descriptors.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
-#include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_server.h"
-#include "holdfast/ranks/vote_line.h"
+#include "holdfast/ranks/store_votes.h"
 
 namespace {
 
@@ -54,20 +54,37 @@ long resident_kib() {
   return used.ru_maxrss;
 }
 
+void raise_limit_on_files() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// `socket`: listens, for the process that keeps the store.
+std::shared_ptr<C10dStore> store_at(const LaunchEnvironment& place, std::optional<int> socket = {}) {
+  c10d::TCPStoreOptions options;
+  options.port = place.master_port;
+  options.isServer = socket.has_value();
+  options.masterListenFd = socket;
+  options.waitWorkers = false;
+  options.timeout = kLimit;
+  return std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(place.master_address, options),
+                                     place.world_size);
+}
+
 struct Rank {
-  Rank(const StoreConnection::Place& where, const LaunchEnvironment& place,
-       std::shared_ptr<StoreServer> server = nullptr)
-      : line(std::make_shared<StoreConnection>(where, kLimit, std::move(server)), "bench/") {
+  explicit Rank(const LaunchEnvironment& place, std::optional<int> socket = {})
+      : line(store_at(place, socket), "bench/") {
     if (!attend(place, Clock::real().now() + kLimit, kLimit, line)) throw std::runtime_error("too early");
   }
-  void live(const StoreConnection::Place& where, const LaunchEnvironment& place) {
-    pulse = std::make_shared<Pulse>(std::make_shared<StoreConnection>(where, kLimit), "bench/", place.rank,
-                                    place.world_size, pulse_options(place.world_size, 6s));
+  void live(const LaunchEnvironment& place) {
+    pulse = std::make_shared<Pulse>(store_at(place), "bench/", place.rank, place.world_size,
+                                    pulse_options(place.world_size, 6s));
     line.heed(pulse->alarm());
     roll_call = std::make_shared<RollCall>(line, pulse, place.rank, place.world_size);
-    votes = std::make_unique<VoteLine>(std::make_shared<StoreConnection>(where, kLimit), "bench/vote",
-                                       place.world_size);
-    votes->join(kLimit);
+    votes = std::make_unique<StoreVotes>(line.store(), store_at(place), "bench/votes/", place.rank,
+                                         place.world_size, pulse->alarm());
   }
   void vote(int count) {
     for (int i = 0; i < count; ++i) {
@@ -83,33 +100,31 @@ struct Rank {
   StoreLine line;
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
-  std::unique_ptr<VoteLine> votes;
+  std::unique_ptr<StoreVotes> votes;
 };
 
-void run_rank(const StoreConnection::Place& where, const LaunchEnvironment& place) {
+void run_rank(const LaunchEnvironment& place) {
   try {
-    Rank rank(where, place);
-    rank.live(where, place);
+    Rank rank(place);
+    rank.live(place);
     rank.line.get("votes", kLimit);
     rank.vote(kVotes);
     const std::string who = rank.named();
-    StoreLine(std::make_shared<StoreConnection>(where, kLimit), "bench/")
-        .set("who/" + std::to_string(place.rank), who);
+    StoreLine(rank.line.store(), "bench/").bring("who", place.rank, place.world_size, who);
     std::this_thread::sleep_for(kLimit);  // until rank 0 ends this process
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", place.rank, error.what());
   }
 }
 
-pid_t start_ranks(const StoreConnection::Place& where, LaunchEnvironment place, int first, int end) {
+pid_t start_ranks(LaunchEnvironment place, int first, int end) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  make_room_for_ranks(0, 4 * kProcess);
   std::vector<std::thread> ranks;
   for (int rank = first; rank < end; ++rank) {
     place.rank = rank;
-    ranks.emplace_back([where, place] { run_rank(where, place); });
+    ranks.emplace_back([place] { run_rank(place); });
   }
   for (std::thread& rank : ranks) rank.join();
   _exit(0);
@@ -118,19 +133,12 @@ pid_t start_ranks(const StoreConnection::Place& where, LaunchEnvironment place, 
 // Prints what happened since the last call.
 class Account {
  public:
-  explicit Account(const StoreServer& server) : server_(server) {}
   void tell(const char* what, int times = 0) {
-    const StoreTraffic now = server_.traffic();
     const SteadyTime time = Clock::real().now();
     const Duration processor = processor_time();
     const double took = seconds(time - time_);
-    std::printf(
-        "%-22s %8.3f s  rank 0 %8.2f ms (%5.2f %% of a core)  %9.0f messages/s  in %8.0f  out %8.0f "
-        "bytes/s\n",
-        what, took, 1e3 * seconds(processor - processor_), 100 * seconds(processor - processor_) / took,
-        static_cast<double>(now.messages_in - traffic_.messages_in) / took,
-        static_cast<double>(now.bytes_in - traffic_.bytes_in) / took,
-        static_cast<double>(now.bytes_out - traffic_.bytes_out) / took);
+    std::printf("%-22s %8.3f s  rank 0 %8.2f ms (%5.2f %% of a core)\n", what, took,
+                1e3 * seconds(processor - processor_), 100 * seconds(processor - processor_) / took);
     if (times > 0) {
       std::printf("%-22s %8.3f ms rank 0 %8.3f ms\n", "  each", 1e3 * took / times,
                   1e3 * seconds(processor - processor_) / times);
@@ -139,39 +147,34 @@ class Account {
     skip();
   }
   void skip() {
-    traffic_ = server_.traffic();
     time_ = Clock::real().now();
     processor_ = processor_time();
   }
 
  private:
-  const StoreServer& server_;
-  StoreTraffic traffic_;
   SteadyTime time_ = Clock::real().now();
   Duration processor_ = processor_time();
 };
 
 int run(int ranks, Duration signs) {
-  make_room_for_ranks(0, ranks);
-  auto listening = listen_at("127.0.0.1", 0);
-  if (!listening) throw std::runtime_error("cannot listen");
-  const StoreConnection::Place where{"127.0.0.1", own_end(listening->get()).second, "a secret of the bench"};
+  raise_limit_on_files();
+  const int listening = listen_at("127.0.0.1", 0);
+  if (listening < 0) throw std::runtime_error("cannot listen");
   LaunchEnvironment place;
   place.world_size = ranks;
-  place.master_address = where.host;
-  place.master_port = where.port;
+  place.master_address = "127.0.0.1";
+  place.master_port = own_end(listening).second;
   place.job = "bench";
   std::vector<pid_t> children;
   const int last_host = ranks - kHost;
-  children.push_back(start_ranks(where, place, last_host, ranks));
+  children.push_back(start_ranks(place, last_host, ranks));
   for (int first = 1; first < last_host; first += kProcess) {
-    children.push_back(start_ranks(where, place, first, std::min(first + kProcess, last_host)));
+    children.push_back(start_ranks(place, first, std::min(first + kProcess, last_host)));
   }
-  const auto server = std::make_shared<StoreServer>(std::move(*listening), where.secret, ranks);
-  Account account(*server);
-  Rank zero(where, place, server);
+  Account account;
+  Rank zero(place, listening);
   account.tell("start: all have met");
-  zero.live(where, place);
+  zero.live(place);
   account.tell("more connections");
   std::this_thread::sleep_for(2s);
   account.skip();
@@ -188,12 +191,11 @@ int run(int ranks, Duration signs) {
   const std::string who = zero.named();
   account.tell("roll call");
   int agree = 0;
-  StoreLine line(std::make_shared<StoreConnection>(where, kLimit), "bench/");
-  auto others = keys_of_ranks("who", ranks);
-  others.resize(static_cast<std::size_t>(last_host));
-  others.erase(others.begin());
-  line.missing(others, 60s, true);
-  for (const std::string& other : line.get_all(others)) agree += other == who ? 1 : 0;
+  StoreLine line(zero.line.store(), "bench/");
+  std::vector<int> others;
+  for (int rank = 1; rank < last_host; ++rank) others.push_back(rank);
+  line.absent("who", others, 60s, true);
+  for (const auto& [rank, other] : line.came("who")) agree += other == who ? 1 : 0;
   account.tell("all others");
   std::printf("named: %s\nthe same words: %d of %zu other ranks; peak memory of rank 0: %.1f MiB\n",
               who.c_str(), agree, others.size(), static_cast<double>(resident_kib()) / 1024);

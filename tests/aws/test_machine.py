@@ -196,15 +196,3 @@ def test_each_node_learns_its_rank(
     assert all(words[0::2] == ["--nnodes", "--node-rank", "--master"] for words in told)
     assert machine.main(["nodes"]) == 64
     assert machine.main(["nodes", "4"]) == 75
-
-
-def test_the_secret_goes_to_standard_output_alone(
-    aws: StrictAws,
-    service: Service,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert machine.main(["secret"]) == 0
-    first = capsys.readouterr()
-    assert machine.main(["secret"]) == 0
-    assert capsys.readouterr().out == first.out
-    assert (len(first.out.strip()), first.err) == (64, "")

@@ -290,13 +290,6 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
         '        return _ask(lambda: {p["Name"]: p["Value"] for p in first["Parameters"]})\n',
         case_of("test_doubles_agree", "test_the_real_calls_read_more_registers_than_a_page_holds"),
     ),
-    "returns the secret that it drew": (
-        "nodes.py",
-        "            cloud.put_secret_once(name, secrets.token_hex(SECRET_BYTES))\n",
-        "            drawn = secrets.token_hex(SECRET_BYTES)\n            cloud.put_secret_once(name, drawn)\n"
-        "            return drawn\n",
-        case_of("test_job_secret", "test_whoever_comes_second_takes_what_is_written"),
-    ),
     "restarts a stalled worker for ever": (
         "health.py",
         "        if before is None or now - before >= HOUR:\n",

@@ -75,23 +75,6 @@ TEST_F(Launch, EveryProcessLearnsItsPlace) {
 }
 
 // Another one each time; several hosts must have the user's in common.
-TEST_F(Launch, TheRanksOfOneStartShareASecret) {
-  const std::string text = "echo ${HOLDFAST_JOB_SECRET:-none} >>secrets";
-  run({"--nproc", "2"}, text);
-  run({"--nproc", "1"}, text);
-  Words secrets = noted("secrets");
-  ASSERT_THAT(secrets, SizeIs(3));
-  EXPECT_EQ(secrets[0], secrets[1]);
-  EXPECT_NE(secrets[0], secrets[2]);
-  EXPECT_EQ(secrets[0].size(), 64U);
-  run({"--nproc", "1"}, text, {{"HOLDFAST_JOB_SECRET", "mine"}});
-  run({"--nproc", "1", "--nnodes", "2", "--master", "gpu1:4000"}, text);
-  secrets = noted("secrets");
-  ASSERT_THAT(secrets, SizeIs(5));
-  EXPECT_EQ(secrets[3], "mine");
-  EXPECT_EQ(secrets[4], "none");
-}
-
 // Until rank 0 has it: then rank 0 can listen on it, and no one else.
 TEST_F(Launch, RankZeroGetsTheListeningSocket) {
   const Ended ended =

@@ -70,7 +70,7 @@ TEST(LargeRuns, OfAThousandRanksNameALostHostAndNobodyElse) {
   EXPECT_LE(summary.named, 15s);
   EXPECT_TRUE(summary.one_step);
   EXPECT_LE(summary.stopped, 10s);
-  EXPECT_LE(summary.newest.busy, 0.02);
+  EXPECT_LE(summary.newest.busy, 0.035);
 }
 
 TEST(LargeRuns, OfFourThousandRanks) {

@@ -228,9 +228,7 @@ TEST_F(DataParallel, TwoProcessesOfOneRankAreNamed) {
   ASSERT_TRUE(first->wait_until([&] { return fs::exists(folder_.path() / "port"); }, kLimit)) << first->err();
   const std::string job = read_text(folder_.path() / "job");
   Subprocess stray(rank_program("second", folder_.path()),
-                   variables("1", {{"WORLD_SIZE", "3"},
-                                   {"HOLDFAST_LAUNCH_JOB", job},
-                                   {"HOLDFAST_JOB_SECRET", read_text(folder_.path() / "secret")}}));
+                   variables("1", {{"WORLD_SIZE", "3"}, {"HOLDFAST_LAUNCH_JOB", job}}));
   const Ended ended = first->wait(kLimit);
   EXPECT_NE(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err + stray.wait(kLimit).err, HasSubstr("a rank 1 is at 127.0.0.1:"));

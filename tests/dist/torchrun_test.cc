@@ -200,7 +200,6 @@ class TorchrunOnTwoHosts : public testing::TestWithParam<Vanishing> {
         std::map<std::string, std::string>{{"OMP_NUM_THREADS", "1"},
                                            {"HOLDFAST_SOURCES", "signal"},
                                            {"HOLDFAST_TERM_GRACE", "20s"},
-                                           {"HOLDFAST_JOB_SECRET", "of both hosts"},
                                            {"GLOO_SOCKET_IFNAME", TwoHosts::interface(host)}});
   }
   std::string said(int host) const { return said_[host] + agents_[host]->out(); }

@@ -1,4 +1,4 @@
-// Who may talk to the ranks of a run: processes that know its secret, at the address that the ranks name.
+// Where the ranks of a run can be reached, and what those who do not belong to it can hold up.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,17 +76,6 @@ class Strangers : public testing::Test {
   TemporaryFolder folder_;
   std::unique_ptr<Subprocess> run_;
 };
-
-TEST_F(Strangers, CannotReadOrOverwriteAKey) {
-  start_a_run();
-  // The run's two ranks look at their store many times meanwhile.
-  const Ended stranger =
-      Subprocess({HOLDFAST_RANK_PROGRAM, "stranger", folder_.path().string()}).wait(kLimit);
-  EXPECT_EQ(stranger.out, "kept out\n") << stranger.err;
-  const Ended ended = let_both_meet();
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, HasSubstr("[0] met\n"));
-}
 
 // A server that reads one request to its end before the next would wait for them.
 TEST_F(Strangers, WhoSayNothingOrHalfAWordHoldNobodyUp) {

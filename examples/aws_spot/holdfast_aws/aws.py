@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -42,29 +42,16 @@ class Aws:
         return _ask(lambda: {p["Name"]: p["Value"] for page in pages for p in page["Parameters"]})
 
     def put_once(self, name: str, value: str) -> bool:
-        return self._put_once(name, value, "String")
-
-    def put(self, name: str, value: str) -> None:
-        _ask(lambda: self._ssm.put_parameter(Name=name, Value=value, Type="String", Overwrite=True))
-
-    def secret(self, name: str) -> str | None:
-        # By path: the policy lets a machine read what lies below its run, and nothing by name.
-        pages = self._ssm.get_paginator("get_parameters_by_path").paginate(
-            Path=name.rpartition("/")[0], WithDecryption=True
-        )
-        return _ask(lambda: {p["Name"]: p["Value"] for page in pages for p in page["Parameters"]}.get(name))
-
-    def put_secret_once(self, name: str, value: str) -> bool:
-        return self._put_once(name, value, "SecureString")
-
-    def _put_once(self, name: str, value: str, kind: Literal["String", "SecureString"]) -> bool:
         try:
-            _ask(lambda: self._ssm.put_parameter(Name=name, Value=value, Type=kind, Overwrite=False))
+            _ask(lambda: self._ssm.put_parameter(Name=name, Value=value, Type="String", Overwrite=False))
         except CloudError as error:
             if error.code == "ParameterAlreadyExists":
                 return False
             raise
         return True
+
+    def put(self, name: str, value: str) -> None:
+        _ask(lambda: self._ssm.put_parameter(Name=name, Value=value, Type="String", Overwrite=True))
 
     def volume(self, volume_id: str) -> Volume | None:
         found = _ask(lambda: self._ec2.describe_volumes(VolumeIds=[volume_id]))["Volumes"]

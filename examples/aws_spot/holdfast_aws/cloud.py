@@ -105,12 +105,6 @@ class Cloud(Protocol):
     def put(self, name: str, value: str) -> None:
         """Creates the parameter, or overwrites it: the list of lead snapshots, which changes each hour."""
 
-    def secret(self, name: str) -> str | None:
-        """The text of an encrypted parameter; None: there is none."""
-
-    def put_secret_once(self, name: str, value: str) -> bool:
-        """Creates it, encrypted with the account's own key; False when it exists already."""
-
     # EC2.
     def volume(self, volume_id: str) -> Volume | None:
         """None: the answer was empty, which says nothing. No such volume: InvalidVolume.NotFound."""

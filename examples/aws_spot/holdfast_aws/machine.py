@@ -7,7 +7,6 @@
     hf health                       look at the worker; every 30 seconds
     hf sick                         report this instance as Unhealthy; the third in a row is parked
     hf nodes COUNT                  which of several nodes this is, in the words of `holdfast launch`
-    hf secret                       what the ranks of all nodes know each other by
     hf beacon                       one line on the console, for hf-aws status
     hf lead-snapshot                a snapshot ahead of a move
 
@@ -96,9 +95,6 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         print(*nodes.wait_for_all(lambda: nodes.of_run(ec2, settings.run), clock, me.instance, int(words[1])))
         return OK
     cloud = _aws(me.region)
-    if command == "secret":
-        print(nodes.job_secret(cloud, clock, settings.run))
-        return OK
     if command in ("volume up", "volume down", "volume status"):
         from holdfast_aws.executor import Executor
         from holdfast_aws.linux_host import LinuxHost

@@ -2,27 +2,20 @@
 
 Prints the words for `holdfast launch`: --nnodes 4 --node-rank 2 --master 10.0.0.7:29500. The oldest machine is node 0.
 It waits until all are there; a node that was lost is replaced by its group, and the ranks are dealt anew.
-
-`hf secret`: the text by which the ranks of all nodes know each other. Only `hf-node` asks for it, and puts it into the
-environment: it stands in no log and in no command line.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast_aws.cloud import RUN_TAG, TRANSIENT, Clock, Cloud, CloudError
-from holdfast_aws.registers import path_of
+from holdfast_aws.cloud import RUN_TAG, Clock
 from holdfast_aws.stop import RETRY, StopError
 
 PORT = 29500
 POLL = 5.0  # seconds
 WAIT = 1800.0
-SECRET_BYTES = 32
-SECRET_WAIT = 120.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -69,23 +62,3 @@ def of_run(ec2: Any, run: str) -> list[Node]:
         for reservation in page["Reservations"]
         for one in reservation["Instances"]
     ]
-
-
-def job_secret(cloud: Cloud, clock: Clock, run: str) -> str:
-    """The run's own, made once by whichever node asks first. All return what is written, never what they drew."""
-    name = f"{path_of(run)}/job-secret"
-    until = clock.now() + SECRET_WAIT
-    why = "it was written, and is not shown"
-    while True:
-        try:
-            found = cloud.secret(name)
-            if found:
-                return found
-            cloud.put_secret_once(name, secrets.token_hex(SECRET_BYTES))
-        except CloudError as error:
-            if error.code not in TRANSIENT:
-                raise StopError(RETRY, f"the parameter {name}: {error}") from error
-            why = str(error)
-        if clock.now() >= until:
-            raise StopError(RETRY, f"the parameter {name} cannot be read: {why}")
-        clock.sleep(1)

@@ -9,7 +9,6 @@
     /holdfast/RUN/leads            snap-… snap-…           snapshots ahead of time that exist
     /holdfast/RUN/formatted        vol-…                   the run has a file system: never make another
     /holdfast/RUN/home             s3://…                  the run has no volume: its checkpoints are there
-    /holdfast/RUN/job-secret       (encrypted)             what the ranks of several nodes know each other by
     /holdfast/RUN/given-up/N       i-…                     a machine that was given up, the N-th
                                    trains:i-… or up        since then one has committed, or a person has acted
     /holdfast/RUN/parked/I/since   2026-…                  machine I waits for a person

@@ -99,10 +99,6 @@ inline constexpr EnvVariable kEnvElasticErrorFile{
     "TORCHELASTIC_ERROR_FILE",
     "torchrun's file for why a process ended with an error: one sentence, in JSON"};
 inline constexpr EnvVariable kEnvLaunchJob{"HOLDFAST_LAUNCH_JOB", "holdfast launch's name for the job"};
-// A process without this secret can neither join the job's ranks nor read or change their messages.
-inline constexpr EnvVariable kEnvJobSecret{
-    "HOLDFAST_JOB_SECRET",
-    "text that all processes of a job share and nobody else knows (holdfast launch on one host makes one)"};
 // It has priority over the program's own setting. Raise it where machines pause for longer without a notice.
 // Cost: the ranks notice a lost rank that much later.
 inline constexpr EnvVariable kEnvSilence{

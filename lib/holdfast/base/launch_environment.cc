@@ -274,7 +274,6 @@ LaunchEnvironment launch_of(const Variables& variables) {
   if (out.launcher == Launcher::slurm) place_slurm_tasks(reading, out);
   meet(reading, out);
   name_job(reading, out);
-  out.secret = reading.text(kEnvJobSecret);
   return out;
 }
 

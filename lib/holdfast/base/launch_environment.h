@@ -36,8 +36,6 @@ struct LaunchEnvironment {
   // A text that all ranks of one start share and no other job has. It detects two jobs that use
   // one port. Empty if the launcher provides none.
   std::string job = {};
-  // A text that only the ranks of this job know. Empty if neither launcher nor user provided one.
-  std::string secret = {};
   // torchrun: its agent hosts the store where the ranks meet, and keeps it when it restarts them.
   bool agent_keeps_store = false;
   // `holdfast launch`: a socket that already listens on master_port. Rank 0 takes it over, so no other

@@ -1,4 +1,4 @@
-// Random bytes from the kernel, for secrets and for names that nobody else has.
+// Random bytes from the kernel, for names that nobody else has.
 //
 // Errors: IoError if the kernel has none. Threads: pure functions.
 #pragma once

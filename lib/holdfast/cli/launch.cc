@@ -115,8 +115,6 @@ class Launch {
     }
     // A name that no other launch has: two jobs at one port notice each other by it.
     if (place_.hosts == 1) place_.job = in_hex(random_bytes(8));
-    // On several hosts all must have the same secret, so the user provides it.
-    if (place_.hosts == 1 && !env_text(kEnvJobSecret)) secret_ = in_hex(random_bytes(32));
   }
 
   int run() {
@@ -176,7 +174,6 @@ class Launch {
                          {kEnvMasterAddress.name, place_.address},
                          {kEnvMasterPort.name, std::to_string(place_.port)}};
       if (!place_.job.empty()) one.environment[kEnvLaunchJob.name] = place_.job;
-      if (!secret_.empty()) one.environment[kEnvJobSecret.name] = secret_;
       if (!env_text(kEnvOmpThreads)) one.environment[kEnvOmpThreads.name] = std::to_string(threads);
       if (socket_ && one.rank == 0) {
         one.inherited = socket_->descriptor();
@@ -267,7 +264,6 @@ class Launch {
   const LaunchRequest& options_;
   SignalInbox inbox_;
   Place place_;
-  std::string secret_;  // made for this start; empty: the environment's, or none
   std::unique_ptr<ListeningSocket> socket_;
   std::unique_ptr<LaunchedRanks> ranks_;
   bool asked_to_stop_ = false;
@@ -291,9 +287,6 @@ int run_launch(const LaunchRequest& options) {
 constexpr char kLaunchFooter[] =
     R"(COMMAND gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), and
 OMP_NUM_THREADS = cores / N unless it is set. Each line of its output begins with the rank, as in [3].
-
-On one host, launch makes a secret by which the processes recognise each other. With several hosts, set
-HOLDFAST_JOB_SECRET to the same value on all of them.
 
 Launch passes on SIGTERM, SIGINT and SIGUSR1 to every process, each once, and SIGHUP, SIGUSR2 and SIGXCPU
 (HOLDFAST_STOP_SIGNALS) as SIGTERM. A second SIGINT within 10 s kills them. Processes that have not ended after the

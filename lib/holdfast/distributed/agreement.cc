@@ -1,13 +1,11 @@
 #include "holdfast/distributed/agreement.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -22,41 +20,23 @@
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/roll_call.h"
 #include "holdfast/ranks/store_line.h"
-#include "holdfast/ranks/vote_line.h"
+#include "holdfast/ranks/store_votes.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBallotSize = static_cast<std::int64_t>(std::tuple_size_v<Ballot>);
-constexpr Duration kAlarmLook = 100ms;  // between two checks of the signs of life
+// TCPStore refuses a value of more than 8 MiB.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
 constexpr Duration kAskWhetherGone = 1s;
 constexpr const char* kStartAgain = "; the newest checkpoint stands: start all ranks again";
 
-// A wait of c10d without a limit is one of zero milliseconds, and one that ends at its limit throws.
-bool completes_within(c10d::Work& work, Duration limit) {
-  if (work.isCompleted()) return true;
-  try {
-    work.wait(std::max(std::chrono::ceil<std::chrono::milliseconds>(limit), 1ms));
-  } catch (const std::exception&) {  // the limit, or a failure, which the next wait() throws again
-  }
-  return work.isCompleted();
-}
-
-// The largest of each number over all ballots: what an all-reduce returns, for half of its messages.
-Ballot largest_of(const at::Tensor& ballots) {
-  Ballot largest;
-  const auto* ballot = ballots.const_data_ptr<std::int64_t>();
-  const auto* const end = ballot + ballots.numel();
-  std::copy_n(ballot, largest.size(), largest.begin());
-  while ((ballot += kBallotSize) != end) {
-    for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], ballot[i]);
-  }
-  return largest;
-}
-
 std::string key_of(int rank, const std::string& name) { return "say/" + std::to_string(rank) + "/" + name; }
+std::string pieces_of(const std::string& key) { return key + "/pieces"; }
+std::string piece_of(const std::string& key, std::size_t number) {
+  return key + "/" + std::to_string(number);
+}
 
 }  // namespace
 
@@ -78,28 +58,12 @@ struct Agreement::Parts {
     }
   }
 
-  std::shared_ptr<VoteLine> votes;         // null: the store is not Holdfast's, and `gloo` carries the votes
+  std::unique_ptr<StoreVotes> votes;
   Connections connections;                 // those of `gloo`
   c10::intrusive_ptr<c10d::Backend> gloo;  // null until it is needed
-  at::Tensor ballot = at::empty({kBallotSize}, at::kLong);
-  at::Tensor ballots;                   // of all ranks, a row each
-  c10::intrusive_ptr<c10d::Work> vote;  // of `gloo`; null: no ballot is pending
   const StoreLine line;
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
-
-  // The result of `votes`.
-  std::optional<Ballot> counted(Duration limit) const {
-    const SteadyTime end = Clock::real().now() + limit;
-    while (true) {
-      // In short waits, so that a rank that fell silent ends this one soon.
-      const Duration left = std::max<Duration>(end - Clock::real().now(), 0ms);
-      if (auto result = votes->result(std::min(left, kAlarmLook))) return result;
-      // The store does not see a rank that is stopped or out of reach; the signs of life do.
-      if (pulse->alarm()->rank) throw StoreClosed("no sign of life");
-      if (left == 0ms) return std::nullopt;
-    }
-  }
 };
 
 Agreement::Agreement(ProcessGroup& group) : group_(group) {
@@ -109,37 +73,20 @@ Agreement::Agreement(ProcessGroup& group) : group_(group) {
   parts_->pulse = group.pulse();
   parts_->roll_call = group.roll_call();
   parts_->votes = group.votes_apart();
-  if (parts_->votes) return;
-  // A separate group: its collectives must not mix with the gradients'.
-  parts_->gloo = group.connect_apart("agreement", parts_->connections);
-  parts_->ballots = at::empty({group.world_size() * kBallotSize}, at::kLong);
 }
 
 // In a forked child the connections belong to the parent, and a shutdown would cut them.
 Agreement::~Agreement() {
   if (!parts_) return;
-  if (!parts_->process.is_this_one()) {
-    leave_to_parent(parts_);
-  } else if (parts_->vote && !parts_->vote->isCompleted()) {
-    // Nobody reads that result. Gloo's destructor would wait for ranks that may never vote.
-    parts_->connections.shut();
-  }
+  if (!parts_->process.is_this_one()) leave_to_parent(parts_);
 }
 
-// The partners notice the shutdown. Gloo's destructor waits for the vote that it ends, so a detached thread
-// runs it.
+// The partners notice it.
 void Agreement::leave_behind() noexcept {
   // Later calls must not wait for partners that are gone.
   broken_ = true;
-  try {
-    parts_->connections.shut();
-    if (parts_->votes) parts_->votes->shut();
-    if (!parts_->gloo) return;
-    std::thread([vote = std::move(parts_->vote), gloo = std::move(parts_->gloo)]() mutable {
-      gloo.reset();
-    }).detach();
-  } catch (const std::exception&) {  // no thread: Gloo was destroyed, and waited for, here
-  }
+  parts_->connections.shut();
+  parts_->votes->end();
 }
 
 int Agreement::rank() const noexcept { return group_.rank(); }
@@ -166,27 +113,11 @@ auto Agreement::with_partners(const char* what, const Work& work) {
 }
 
 void Agreement::post(const Ballot& mine) {
-  with_partners("agreement", [&] {
-    if (parts_->votes) return parts_->votes->post(mine);
-    if (parts_->vote) throw UsageError("a ballot was posted while another is pending");
-    std::copy(mine.begin(), mine.end(), parts_->ballot.mutable_data_ptr<std::int64_t>());
-    parts_->vote = parts_->gloo->_allgather_base(parts_->ballots, parts_->ballot);
-  });
+  with_partners("agreement", [&] { parts_->votes->post(mine); });
 }
 
 std::optional<Ballot> Agreement::result(Duration limit) {
-  return with_partners("agreement", [&]() -> std::optional<Ballot> {
-    if (parts_->votes) return parts_->counted(limit);
-    if (!parts_->vote) throw UsageError("no ballot is pending");
-    if (!completes_within(*parts_->vote, limit)) {
-      // Gloo does not see a rank that is stopped or out of reach; the signs of life do.
-      if (!parts_->pulse->lost().empty()) C10_THROW_ERROR(DistBackendError, "no sign of life");
-      return std::nullopt;
-    }
-    parts_->vote->wait();  // throws if it failed
-    parts_->vote.reset();
-    return largest_of(parts_->ballots);
-  });
+  return with_partners("agreement", [&] { return parts_->votes->result(limit); });
 }
 
 void Agreement::give_up(const std::string& what, Duration waited) {
@@ -198,35 +129,44 @@ void Agreement::give_up(const std::string& what, Duration waited) {
 }
 
 void Agreement::tell(const std::string& name, std::string_view text) {
-  parts_->over_store("telling", [&](StoreLine& line) { line.set(key_of(rank(), name), std::string(text)); });
+  parts_->over_store("telling", [&](StoreLine& line) {
+    const std::string key = key_of(rank(), name);
+    const std::size_t more = text.size() / kPiece;
+    for (std::size_t i = 1; i <= more; ++i)
+      line.set(piece_of(key, i), std::string(text.substr(i * kPiece, kPiece)));
+    if (more > 0) line.set(pieces_of(key), std::to_string(more));
+    // Last: whoever finds it finds the others.
+    line.set(key, std::string(text.substr(0, kPiece)));
+  });
 }
 
 std::string Agreement::hear(int from, const std::string& name, Duration limit) {
   const SteadyTime began = Clock::real().now();
   const std::string key = key_of(from, name);
-  // More ranks ask less often; the store answers at once when the text comes.
-  const Duration piece = 50ms + 250us * world_size();
-  SteadyTime ask_at = began + piece;  // when to ask whether the rank has left; most texts arrive at once
-  while (true) {
-    // Asked before the text is read: a rank that has left has told everything that it had to tell.
+  for (bool first = true;; first = false) {
+    const Duration left = limit - (Clock::real().now() - began);
+    // Asked before the text is read: a rank that has left has told everything that it had to tell. Most texts
+    // arrive at once.
     bool never = false;
-    if (Clock::real().now() >= ask_at) {
-      ask_at = Clock::real().now() + kAskWhetherGone;
-      never = parts_->over_store("hearing", [&](StoreLine& line) {
-        return line.missing({"gone/" + std::to_string(from)}, 0s).empty();
-      });
+    if (!first) {
+      never = parts_->over_store(
+          "hearing", [&](StoreLine& line) { return line.peek("gone/" + std::to_string(from)).has_value(); });
     }
-    const auto text = parts_->over_store("hearing", [&](StoreLine& line) -> std::optional<std::string> {
+    const auto text = parts_->over_store("hearing", [&](StoreLine& line) {
       // The loss of a third rank does not end this wait: rank 0's last commit is worth waiting for.
-      if (!line.missing({key}, piece, /*loss_is_known=*/true).empty()) return std::nullopt;
-      return line.get_all({key}).at(0);
+      auto heard = line.wait(key, std::clamp<Duration>(left, 0s, kAskWhetherGone), /*loss_is_known=*/true);
+      if (!heard || heard->size() < kPiece) return heard;
+      const auto more = parse_int(line.get(pieces_of(key), 0s)).value_or(0);
+      for (std::size_t i = 1; i <= static_cast<std::size_t>(more); ++i)
+        *heard += line.get(piece_of(key, i), 0s);
+      return heard;
     });
     if (text) return *text;
     if (never || parts_->pulse->fell_silent(from)) {
       throw GroupError(parts_->roll_call->who() + " (waiting for " + name + " of rank " +
                        std::to_string(from) + ")" + kStartAgain);
     }
-    if (Clock::real().now() - began >= limit) {
+    if (left <= 0s) {
       throw GroupError("rank " + std::to_string(from) + " did not send '" + name + "' within " +
                        format_duration(limit) + kStartAgain);
     }
@@ -234,7 +174,16 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
 }
 
 void Agreement::forget(const std::string& name) {
-  parts_->over_store("forgetting", [&](StoreLine& line) { line.erase(key_of(rank(), name)); });
+  parts_->over_store("forgetting", [&](StoreLine& line) {
+    const std::string key = key_of(rank(), name);
+    line.erase(key);
+    const auto more = line.peek(pieces_of(key));
+    if (!more) return;
+    line.erase(pieces_of(key));
+    for (std::int64_t i = 1; i <= parse_int(*more).value_or(0); ++i) {
+      line.erase(piece_of(key, static_cast<std::size_t>(i)));
+    }
+  });
 }
 
 void Agreement::expect_silence(Duration longest) noexcept {

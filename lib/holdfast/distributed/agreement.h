@@ -7,7 +7,7 @@
 //
 // Requires: the group outlives it; one Agreement per group; all ranks create, use and destroy it together.
 // Errors: GroupError (75), which names the lost rank; constructor: as ProcessGroup's.
-// Threads: as in rank_channel.h. Costs a connection to rank 0's store.
+// Threads: as in rank_channel.h. Costs a thread and a connection to the store.
 #pragma once
 
 #include <atomic>
@@ -20,17 +20,17 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// The ranks vote about once a second, large worlds every 2 s to 4 s (ranks/vote_cadence.h), over rank 0's
-// store (ranks/vote_line.h): after_step posts a ballot, and the next after_step reads the result, so no step
-// waits for a message. Other steps send nothing. bench_agreement measures the cost. Texts go over the store
-// too. Under torchrun, whose store cannot count votes, an all-gather of Gloo carries them. If rank 0 sends
-// the checkpoint that the ranks resume from, Gloo connections of its own carry it.
+// The ranks vote about once a second, large worlds every 2 s to 4 s (ranks/vote_cadence.h), over the store
+// (ranks/store_votes.h): after_step posts a ballot, which a thread carries, and the next after_step reads the
+// result, so no step waits for a message. Other steps send nothing. bench_agreement measures the cost. Texts
+// go over the store too. If rank 0 sends the checkpoint that the ranks resume from, Gloo connections of their
+// own carry it.
 //
-// A rank that dies fails the vote that waits for it. Signs of life reveal a stopped or unreachable
-// rank within 10 s, or 20 s in a world of 4,096 (docs/several_gpus.md), also to hear(). A rank that hangs
-// otherwise is noticed when result() has waited long enough: the Checkpointer waits a tenth of the time left
-// once an end is announced. All these throw GroupError, and the group is alone() afterwards. hear() fails
-// only if the rank that it waits for is lost, because rank 0's last commit is worth waiting for.
+// Signs of life reveal a rank that died, is stopped or cannot be reached within 10 s, or 20 s in a world of
+// 4,096 (docs/several_gpus.md), also to hear(). A rank that hangs otherwise is noticed when result() has
+// waited long enough: the Checkpointer waits a tenth of the time left once an end is announced. All these
+// throw GroupError, and the group is alone() afterwards. hear() fails only if the rank that it waits for is
+// lost, because rank 0's last commit is worth waiting for.
 //
 // Link holdfast::early_signals. When one rank has ended with 75, a launcher sends SIGTERM to the others. It
 // would kill those that have destroyed their Checkpointer and not yet exited.

@@ -14,6 +14,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
 #include "holdfast/base/text.h"
+#include "holdfast/distributed/internal/c10d_store.h"
 #include "holdfast/distributed/internal/connections.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
@@ -25,8 +26,7 @@
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
-#include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/vote_line.h"
+#include "holdfast/ranks/store_votes.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -56,8 +56,8 @@ std::string gloo_address(const LaunchEnvironment& place) {
                    " from this host: set it to rank 0's host, or GLOO_SOCKET_IFNAME to the interface to use");
 }
 
-c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::string& name,
-                                            const GroupOptions& options,
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const std::string& name, const GroupOptions& options,
                                             std::initializer_list<Connections*> connections,
                                             const Pulse* pulse, RollCall& roll_call) {
   const LaunchEnvironment& place = options.place;
@@ -73,11 +73,10 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StoreLine& line, const std::st
     // Every two ranks connect, at addresses from the store. With a limit: a rank that hangs here must not
     // hold this one.
     within(options.timeout + kSpare,
-           [=, store = c10d_store_of(line, options.timeout), prefix = line.prefix() + name + "/",
-            rank = place.rank, size = place.world_size] {
+           [=, rank = place.rank, size = place.world_size] {
              settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
              *made = c10::make_intrusive<c10d::ProcessGroupGloo>(
-                 c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, settings);
+                 c10::make_intrusive<c10d::PrefixStore>(name + "/", store), rank, size, settings);
            },
            {.hopeless = pulse != nullptr ? &pulse->alarm()->rank : nullptr, .stop = true});
     for (Connections* const one : connections) one->add_since(before, place.master_port);
@@ -117,6 +116,7 @@ struct ProcessGroup::Parts {
   const OwnerProcess process = {};
 
   StoreLine line;
+  c10::intrusive_ptr<c10d::Store> store;  // c10d's, with the prefix of the line
   const std::shared_ptr<Connections> connections = std::make_shared<Connections>();
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
@@ -157,15 +157,19 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   if (place.world_size > 1) {
     const PulseOptions signs =
         pulse_options(place.world_size, env_duration(kEnvSilence).value_or(options_.silence));
-    parts->pulse = std::make_shared<Pulse>(connect_again(place, parts->line, options_.start_timeout),
-                                           parts->line.prefix(), place.rank, place.world_size, signs,
-                                           [connections = parts->connections] { connections->shut(); });
+    parts->pulse = std::make_shared<Pulse>(
+        std::make_shared<C10dStore>(connect_again(place, parts->line, options_.start_timeout),
+                                    place.world_size),
+        parts->line.prefix(), place.rank, place.world_size, signs,
+        [connections = parts->connections] { connections->shut(); });
     parts->line.heed(parts->pulse->alarm());
   }
   parts->roll_call = std::make_shared<RollCall>(parts->line, parts->pulse, place.rank, place.world_size);
-  const auto gloo = make_gloo(parts->line, "gloo", options_, {parts->connections.get()}, parts->pulse.get(),
+  // A connection of its own, because c10d's waits would hold up all other calls.
+  parts->store = c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix(),
+                                                        connect_again(place, parts->line, options_.timeout));
+  const auto gloo = make_gloo(parts->store, "gloo", options_, {parts->connections.get()}, parts->pulse.get(),
                               *parts->roll_call);
-  const auto c10d_store = c10d_store_of(parts->line, options_.timeout);
   if (options_.device.is_cuda()) {
     try {
       require_own_gpus(parts->line, place,
@@ -177,7 +181,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
       throw GroupError(std::string("rank 0's store went silent while the ranks told their GPUs (") +
                        silent.what() + "): rank 0 has ended or hangs" + kRemedy);
     }
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix() + "nccl/", c10d_store);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("nccl/", parts->store);
     nccl_ = std::make_unique<Nccl>();
     nccl_->backend = make_nccl(store, place.rank, place.world_size, options_.timeout);
     nccl_->watch = std::make_unique<NcclWatch>(
@@ -201,7 +205,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
   // The ranks have met. From here on a stop must not end waits: the last save may need the store.
   parts->line.heed_stop(false);
   using Type = c10d::ProcessGroup::BackendType;
-  parts->group = c10::make_intrusive<c10d::ProcessGroup>(c10d_store, place.rank, place.world_size);
+  parts->group = c10::make_intrusive<c10d::ProcessGroup>(parts->store, place.rank, place.world_size);
   parts->group->setDefaultBackend(nccl_ ? Type::NCCL : Type::GLOO);
   parts->group->setBackend(c10::DeviceType::CPU, Type::GLOO, gloo);
   if (nccl_) parts->group->setBackend(c10::DeviceType::CUDA, Type::NCCL, nccl_->backend);
@@ -245,19 +249,21 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
   if (!parts_) return {text};
   StoreLine& line = parts_->line;
   const int number = parts_->exchanges++;
-  const auto keys = keys_of_ranks("exchange/" + std::to_string(number), world_size());
+  const auto name_of = [](int one) { return "exchange/" + std::to_string(one); };
   try {
-    line.set(keys[static_cast<std::size_t>(rank())], text);
-    // A rank in this exchange has read all texts of the one before the last.
-    if (number >= 2) line.erase("exchange/" + std::to_string(number - 2) + "/" + std::to_string(rank()));
-    const auto missing = ranks_of_keys(line.missing(keys, options_.timeout));
+    line.bring(name_of(number), rank(), world_size(), text);
+    const auto missing = line.absent(name_of(number), world_size(), options_.timeout);
     if (parts_->pulse && !parts_->pulse->lost().empty()) throw GroupError(parts_->roll_call->who() + kRemedy);
     if (!missing.empty()) {
       // Signs of life name the lost rank; the timeout only knows that somebody is missing.
       throw GroupError(ranks_in_words(missing) + " did not come to an exchange (" + what + ") within " +
                        format_duration(options_.timeout) + kRemedy);
     }
-    return line.get_all(keys);
+    std::vector<std::string> texts;
+    for (auto& [from, said] : line.came(name_of(number))) texts.push_back(std::move(said));
+    // All ranks are in this exchange, so they have read the texts of the one before.
+    if (rank() == 0 && number > 0) line.forget(name_of(number - 1));
+    return texts;
   } catch (const SilentStore& silent) {
     throw GroupError(parts_->roll_call->who() + " (" + what + ": " + silent.what() + " from the store)" +
                      kRemedy);
@@ -265,25 +271,17 @@ std::vector<std::string> ProcessGroup::exchange(const char* what, const std::str
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string& name, Connections& own) {
-  return make_gloo(parts_->line, name, options_, {parts_->connections.get(), &own}, parts_->pulse.get(),
+  return make_gloo(parts_->store, name, options_, {parts_->connections.get(), &own}, parts_->pulse.get(),
                    *parts_->roll_call);
 }
 
-std::shared_ptr<VoteLine> ProcessGroup::votes_apart() {
-  if (!std::dynamic_pointer_cast<StoreConnection>(parts_->line.store())) return nullptr;
-  auto connection = std::dynamic_pointer_cast<StoreConnection>(
-      connect_again(options_.place, parts_->line, options_.start_timeout));
-  const auto votes = std::make_shared<VoteLine>(
-      std::move(connection), parts_->line.prefix() + "vote/" + std::to_string(parts_->votes++), world_size());
-  guard("agreement", [&] {
-    try {
-      within(options_.timeout + kSpare, [votes, limit = options_.timeout] { votes->join(limit); },
-             {.hopeless = &parts_->pulse->alarm()->rank, .stop = true});
-    } catch (const SilentStore& silent) {
-      throw StoreClosed(silent.what());
-    }
-  });
-  return votes;
+std::unique_ptr<StoreVotes> ProcessGroup::votes_apart() {
+  return std::make_unique<StoreVotes>(
+      parts_->line.store(),
+      std::make_shared<C10dStore>(connect_again(options_.place, parts_->line, options_.start_timeout),
+                                  world_size()),
+      parts_->line.prefix() + "votes/" + std::to_string(parts_->votes++) + "/", rank(), world_size(),
+      parts_->pulse->alarm());
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }
@@ -304,8 +302,8 @@ void ProcessGroup::leave() {
   std::vector<int> missing;
   std::string lost;
   try {
-    line.set("leaving/" + std::to_string(rank()), "");
-    missing = ranks_of_keys(line.missing(keys_of_ranks("leaving", world_size()), options_.timeout));
+    line.bring("leaving", rank(), world_size());
+    missing = line.absent("leaving", world_size(), options_.timeout);
     if (!missing.empty() && parts_->pulse && !parts_->pulse->lost().empty()) lost = parts_->roll_call->who();
     // Before the store ends: its silence would be taken for a loss.
     if (parts_->pulse) parts_->pulse->end();
@@ -316,11 +314,11 @@ void ProcessGroup::leave() {
       nccl_.reset();
     }
     // The store ends with rank 0, so rank 0 leaves last.
-    if (rank() != 0) line.set("left/" + std::to_string(rank()), "");
+    if (rank() != 0) line.bring("left", rank(), world_size());
     if (rank() == 0 && missing.empty() && world_size() > 1) {
-      auto others = keys_of_ranks("left", world_size());
-      others.erase(others.begin());
-      line.missing(others, kParting);
+      std::vector<int> others;
+      for (int other = 1; other < world_size(); ++other) others.push_back(other);
+      line.absent("left", others, kParting);
     }
   } catch (const SilentStore&) {
     lost = parts_->roll_call->who();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/rank_names.h"
@@ -19,8 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kMargin = 5s;     // until rank 0's verdict has arrived and was read
-constexpr Duration kLook = 2s;       // between two checks for a rank that came twice
+constexpr Duration kLook = 2s;       // between two checks for a newer process of this rank
 constexpr Duration kPatience = 30s;  // between two log lines about missing ranks
+constexpr const char* kGo = "go";    // begins the verdict of a start that goes on
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
 
@@ -39,17 +39,11 @@ class Starts {
   }
   // Rank 0.
   void let_in(const std::vector<int>& ranks) {
-    std::vector<std::string> keys;
-    keys.reserve(ranks.size());
-    for (const int rank : ranks) keys.push_back(key("knock", rank));
-    // Asks first which keys exist, because get_all() waits for none.
-    for (const std::string& absent : line_.missing(keys, 0s)) std::erase(keys, absent);
-    if (keys.empty()) return;
-    const auto tickets = line_.get_all(keys);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (const int rank : ranks) {
+      const auto ticket = line_.peek(key("knock", rank));
       // A new ticket means that a newer process of this rank knocks.
-      if (std::exchange(let_in_[keys[i]], tickets[i]) == tickets[i]) continue;
-      line_.set("admit" + keys[i].substr(keys[i].find('/')) + "/" + tickets[i], number_);
+      if (!ticket || std::exchange(let_in_[rank], *ticket) == *ticket) continue;
+      line_.set(key("admit", rank) + "/" + *ticket, number_);
     }
   }
   // A newer rank 0 has come: this one may have ended.
@@ -69,7 +63,7 @@ class Starts {
   const LaunchEnvironment& place_;
   StoreLine line_;
   std::string number_;
-  std::map<std::string, std::string> let_in_;  // ticket by key
+  std::map<int, std::string> let_in_;  // tickets
 };
 
 class Attendance {
@@ -88,22 +82,10 @@ class Attendance {
     const std::string who = line_.get("who", left_until(end_));
     // Compared before anything is counted: another job must leave no trace here.
     if (who != identity()) refuse_other_job(who);
-    // A count, not a flag: add() is atomic, so of two processes with the same rank one sees 2.
-    const std::int64_t came = line_.add("come/" + std::to_string(place_.rank), 1);
-    // The server writes this key if the connection ends, so a later process of this rank sees that the
-    // earlier is gone.
-    line_.make_will(ended(came));
-    if (came > 1 && (line_.missing({"verdict"}, 0s).empty() || !earlier_ones_ended(came))) {
-      if (line_.missing({"verdict"}, 0s).empty()) return false;
-      // Tells rank 0, so that all ranks end with this reason instead of a timeout.
-      line_.add("twice", 1);
-      throw UsageError(
-          "a rank " + std::to_string(place_.rank) + " is at " + port_of(place_) +
-          " already: two jobs meet at one port (give each its own MASTER_PORT), or two processes were "
-          "started as this rank");
-    }
-    // The name of the host tells people where a rank runs.
-    line_.set("here/" + std::to_string(place_.rank), host_name());
+    came_ = line_.add(own_count(), 1);
+    // The ranks have met without this process.
+    if (came_ > 1 && line_.peek("verdict")) return false;
+    line_.bring("here", place_.rank, place_.world_size, std::to_string(came_));
     if (place_.rank != 0) return hear();
     preside();
     return true;
@@ -112,14 +94,20 @@ class Attendance {
  private:
   std::string identity() const { return place_.job + " of " + std::to_string(place_.world_size) + " ranks"; }
 
-  std::string ended(std::int64_t came) const {
-    return "ended/" + std::to_string(place_.rank) + "/" + std::to_string(came);
+  std::string own_count() const { return "come/" + std::to_string(place_.rank); }
+
+  // A process that died while the ranks were meeting may be started again. This one lives, so a newer one
+  // means that there are two.
+  void refuse_if_twice() {
+    if (line_.peek(own_count()) == std::to_string(came_)) return;
+    // Tells rank 0, so that all ranks end with this reason instead of a timeout.
+    line_.add("twice", 1);
+    refuse_second();
   }
-  // A process that died while the ranks were meeting may be started again.
-  bool earlier_ones_ended(std::int64_t came) {
-    std::vector<std::string> keys;
-    for (std::int64_t earlier = 1; earlier < came; ++earlier) keys.push_back(ended(earlier));
-    return line_.missing(keys, kLook).empty();
+  [[noreturn]] void refuse_second() const {
+    throw UsageError("a rank " + std::to_string(place_.rank) + " is at " + port_of(place_) +
+                     " already: two jobs meet at one port (give each its own MASTER_PORT), or two processes "
+                     "were started as this rank");
   }
 
   [[noreturn]] void refuse_other_job(const std::string& who) const {
@@ -128,15 +116,15 @@ class Attendance {
   }
 
   void preside() {
-    const auto keys = keys_of_ranks("here", place_.world_size);
     SteadyTime said = Clock::real().now();
     // More ranks ask less often.
-    const Duration look = starts_ ? 50ms + 250us * place_.world_size : kLook;
-    std::vector<int> missing = ranks_of_keys(keys);
+    const Duration look = 50ms + 250us * place_.world_size;
+    std::vector<int> missing;
+    for (int rank = 1; rank < place_.world_size; ++rank) missing.push_back(rank);
     for (;;) {
       if (starts_) starts_->let_in(missing);
-      missing = ranks_of_keys(line_.missing(keys, std::min(look, left_until(end_))));
-      if (line_.add("twice", 0) > 0) {
+      missing = line_.absent("here", missing, std::min(look, left_until(end_)));
+      if (line_.peek("twice")) {
         conclude(missing, "two processes came as the same rank to " + port_of(place_) +
                               ": two jobs at one port? Give each its own MASTER_PORT");
       }
@@ -153,19 +141,22 @@ class Attendance {
                    ": were they started, with the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and does a "
                    "firewall let them through?");
     }
-    line_.set("verdict", "go");
+    // The newest process of each rank is meant; an older one that lives ends.
+    std::string verdict = kGo;
+    for (const auto& [rank, came] : line_.came("here")) {
+      if (came != "1") verdict += " " + std::to_string(rank) + ":" + came;
+    }
+    line_.set("verdict", verdict);
   }
 
   // Stays until the present ranks have read the verdict: the store ends with this process.
   [[noreturn]] void conclude(const std::vector<int>& missing, const std::string& verdict) {
     line_.set("verdict", verdict);
-    std::vector<std::string> readers;
+    std::vector<int> readers;
     for (int rank = 1; rank < place_.world_size; ++rank) {
-      if (std::find(missing.begin(), missing.end(), rank) == missing.end()) {
-        readers.push_back("read/" + std::to_string(rank));
-      }
+      if (std::find(missing.begin(), missing.end(), rank) == missing.end()) readers.push_back(rank);
     }
-    if (!readers.empty()) line_.missing(readers, kMargin);
+    if (!readers.empty()) line_.absent("read", readers, kMargin);
     throw GroupError(verdict);
   }
 
@@ -174,15 +165,25 @@ class Attendance {
     // Longer than rank 0 waits, so that its verdict arrives with the names of the missing ranks.
     // Rank 0 waits until `end_` and then still has to write its verdict.
     const SteadyTime end = std::max(end_, Clock::real().now()) + kMargin;
-    while (starts_ && !line_.missing({"verdict"}, std::min(kLook, left_until(end))).empty()) {
-      if (starts_->over()) return false;
-      if (Clock::real().now() >= end) break;
+    std::optional<std::string> verdict;
+    while (!(verdict = line_.wait("verdict", std::min(kLook, left_until(end))))) {
+      if (starts_ && starts_->over()) return false;
+      refuse_if_twice();
+      if (Clock::real().now() >= end) throw SilentStore("no answer");
     }
-    const std::string verdict = line_.get("verdict", left_until(end));
-    if (verdict == "go") return true;
-    // Rank 0 stays until this is read, so that its store lives as long.
-    line_.set("read/" + std::to_string(place_.rank), "");
-    throw GroupError(verdict);
+    if (!verdict->starts_with(kGo)) {
+      // Rank 0 stays until this is read, so that its store lives as long.
+      line_.bring("read", place_.rank, place_.world_size);
+      throw GroupError(*verdict);
+    }
+    const std::string own = " " + std::to_string(place_.rank) + ":";
+    const auto named = verdict->find(own);
+    const std::int64_t meant =
+        named == std::string::npos ? 1 : std::stoll(verdict->substr(named + own.size()));
+    if (meant == came_) return true;
+    // They have met with the process before this one.
+    if (meant < came_) return false;
+    refuse_second();
   }
 
   const LaunchEnvironment& place_;
@@ -190,6 +191,7 @@ class Attendance {
   Duration limit_;
   StoreLine& line_;
   std::optional<Starts> starts_;  // if torchrun's agents keep the store
+  std::int64_t came_ = 0;         // this process's number among those of its rank
 };
 
 }  // namespace

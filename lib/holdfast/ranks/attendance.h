@@ -1,11 +1,11 @@
 // Whether all ranks of a start are here. All connect to one store and say which rank they are; rank 0 tells
 // them whether all have come.
 //
-// Keys: who (rank 0: the job), come/<r> (a count: two that live are an error), ended/<r>/<count> (that one's
-// connection ended), here/<r>, verdict (rank 0: "go", or the message that all ranks end with), read/<r>. In a
-// store that torchrun's agents keep they are below the number of the start, which rank 0 draws: starts (a
-// count), knock/<world size>/<r> (a count: the ticket of the newest process), admit/<world size>/<r>/<ticket>
-// (rank 0: that number).
+// Keys: who (rank 0: the job), come/<r> (a count: the number of its newest process), here (gathered: those
+// numbers), twice (a process that waits has seen a newer one of its rank), verdict (rank 0: "go" and the
+// numbers that are meant, or the message that all ranks end with), read (gathered). In a store of torchrun's
+// agents they are below the number of the start, which rank 0 draws: starts (a count), knock/<world size>/<r>
+// (a count: the ticket of the newest process), admit/<world size>/<r>/<ticket> (rank 0: that number).
 //
 // Errors: UsageError for another job at that port, or a rank that exists twice; GroupError if ranks are
 // missing; SilentStore; StoppedWaiting. Threads: one.

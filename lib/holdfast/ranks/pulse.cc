@@ -125,27 +125,24 @@ void Pulse::State::hear(const std::optional<std::string>& text) {
 void Pulse::State::beat() {
   const std::string& own = keys[static_cast<std::size_t>(rank)];
   try {
-    // The server sets this key when the connection ends, so a dead process is noticed at once.
-    store->make_will(prefix + "died/" + std::to_string(rank), "");
-    // Before any rank asks: a look at a key that is missing would fail.
-    if (rank == 0) store->set_all(keys, "0");
+    // Before they are read: a look at a key that is missing would fail.
+    if (rank == 0) {
+      for (const std::string& key : keys) store->set(key, "0");
+    }
     while (true) {
       // From sign to sign, not from an answer to the next sign: a slow link must not make signs rare.
       const SteadyTime next = Clock::real().now() + options.period;
       // Writes the whole number, not a difference: rank 0 may overwrite a first sign with its initial zeros.
+      const bool asks = signs % options.answer_every == 0 || suspects();
+      store->set(own, sign());
       if (rank == 0) {
-        store->set(own, sign());
         look_at_all();
-      } else if (signs % options.answer_every == 0 || suspects()) {
-        hear(store->swap(own, sign(), prefix + "pulse"));
-      } else {
-        store->note(own, sign());
+      } else if (asks) {
+        hear(store->peek(prefix + "pulse"));
       }
       const MutexLock lock(mutex);
       if (!pause_until(next)) break;
     }
-    // A rank that ends as planned leaves no sign of death.
-    store->withdraw_will();
   } catch (const std::exception&) {
     const MutexLock lock(mutex);
     closed = true;

@@ -8,7 +8,7 @@
 // has the cases.
 //
 // Errors: none; std::system_error without memory for a thread. Threads: any, except end(). Costs two threads
-// and a connection to the store, which must not be shared: it serves one call at a time.
+// and a connection to the store, which should not be shared: long texts would delay signs.
 #pragma once
 
 #include <atomic>
@@ -48,10 +48,9 @@ HOLDFAST_EXPORT PulseOptions pulse_options(int world_size, Duration silence);
 // A rank that evaluates, reads or compiles still gives signs; one that a debugger or SIGSTOP stops does not.
 // A rank whose machine is about to stand still announces it with its signs. All ranks may then be silent that
 // much longer, until that rank withdraws it: a machine has several ranks, and one of them hears of the pause.
-// A rank may also call rank 0, which hears it within about a second. When a process dies, Holdfast's own
-// store writes died/<r> at once (torchrun's does not).
+// A rank may also call rank 0, which hears it within about a second.
 //
-// Keys: died/<r>; beat/<r>: a sign; pulse (rank 0): its tale (signs_of_life.h).
+// Keys: beat/<r>: a sign; pulse (rank 0): its tale (signs_of_life.h).
 class HOLDFAST_EXPORT Pulse {
  public:
   // Calls `on_loss` once, from a thread of this object, when a rank is lost.

@@ -24,11 +24,4 @@ std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size) 
   return keys;
 }
 
-std::vector<int> ranks_of_keys(std::span<const std::string> keys) {
-  std::vector<int> ranks;
-  ranks.reserve(keys.size());
-  for (const std::string& key : keys) ranks.push_back(std::stoi(key.substr(key.rfind('/') + 1)));
-  return ranks;
-}
-
 }}  // namespace holdfast::v0_2

@@ -1,6 +1,6 @@
 // Ranks in messages for people, and in keys of the run's store.
 //
-// Errors: std::bad_alloc; ranks_of_keys() requires keys of keys_of_ranks(). Threads: pure functions.
+// Errors: std::bad_alloc. Threads: pure functions.
 #pragma once
 
 #include <span>
@@ -15,7 +15,5 @@ namespace holdfast { inline namespace v0_2 {
 HOLDFAST_EXPORT std::string ranks_in_words(std::span<const int> ranks);
 // "here/0" …, one for each rank.
 HOLDFAST_EXPORT std::vector<std::string> keys_of_ranks(const std::string& stem, int world_size);
-// The inverse of keys_of_ranks().
-HOLDFAST_EXPORT std::vector<int> ranks_of_keys(std::span<const std::string> keys);
 
 }}  // namespace holdfast::v0_2

@@ -1,10 +1,8 @@
-// The interface to a run's store: keys and values that all ranks share.
+// The interface to a run's store: keys and values that all ranks share. It is what c10d's TCPStore can do
+// (distributed/internal/c10d_store.h); tests have one in memory.
 //
-// StoreConnection talks to Holdfast's own store in rank 0's process. Under torchrun the store is a
-// c10d::Store (distributed/internal/foreign_store.h). Tests have one in memory.
-//
-// Errors: StoreClosed, which is final; StoreFailed: the store refused one request. Threads: as the
-// implementation says.
+// Errors: StoreClosed, which is final; StoreFailed: the store refused one request. Threads: any; a thread in
+// wait() lets others pass.
 #pragma once
 
 #include <cstdint>
@@ -34,29 +32,24 @@ class HOLDFAST_EXPORT RankStore {
  public:
   virtual ~RankStore() = default;
 
+  // set() and append() need not wait until the store has the text. Later calls of this object come behind it.
   virtual void set(const std::string& key, const std::string& value) = 0;
-  // As set(), but need not wait until the store has it.
-  virtual void note(const std::string& key, const std::string& value) { set(key, value); }
-  virtual void set_all(const std::vector<std::string>& keys, const std::string& value);
-  // The values of all keys. StoreFailed if one is missing.
+  // Adds to the end of a text (missing: empty).
+  virtual void append(const std::string& key, const std::string& text) = 0;
+  // The values of all keys. Requires that they are there.
   virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;
+  // nullopt if the key is missing.
+  virtual std::optional<std::string> peek(const std::string& key) = 0;
   // Adds to a number (missing: 0) and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t value) = 0;
   virtual void erase(const std::string& key) = 0;
-  virtual bool check(const std::vector<std::string>& keys) = 0;  // all are there
-
-  // Waits until all keys are there, at most `limit`, or until give_up() returns true (asked at least once a
-  // second). Returns those that are missing then. This default polls.
-  virtual std::vector<std::string> missing(const std::vector<std::string>& keys, Duration limit,
-                                           const std::function<bool()>& give_up);
-  // Sets `key` and returns the value of `read`; nullopt if that is missing. One message each way, if the
-  // store can do that.
-  virtual std::optional<std::string> swap(const std::string& key, const std::string& value,
-                                          const std::string& read);
-  // The store sets that key when this connection ends for any reason, unless the will is withdrawn before.
-  // Not every store can do that.
-  virtual void make_will(const std::string& /*key*/, const std::string& /*value*/) {}
-  virtual void withdraw_will() {}
+  // Waits until the key is there, at most `limit`, or until give_up() returns true (asked at least once a
+  // second). nullopt: it is still missing.
+  virtual std::optional<std::string> wait(const std::string& key, Duration limit,
+                                          const std::function<bool()>& give_up) = 0;
+  // Waits until the key is there, however long, and holds up all other calls of this object. The answer comes
+  // at once, where that of wait() may come later.
+  virtual std::string await(const std::string& key) = 0;
 };
 
 }}  // namespace holdfast::v0_2

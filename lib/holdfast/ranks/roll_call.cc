@@ -51,10 +51,9 @@ std::string RollCall::call(const Pulse* pulse) {
   try {
     // This rank answers first: the others make the same call at this moment. A rank that has lost rank 0 does
     // not: through a network that is cut one way the answer would arrive, and rank 0 would name nobody.
-    if (lost.empty() || lost.front() != 0) line_.set("alive/" + std::to_string(rank_), "");
+    if (lost.empty() || lost.front() != 0) line_.bring("alive", rank_, world_size_);
     // With a verdict nobody has to be waited for.
-    const auto absent = ranks_of_keys(
-        line_.missing(keys_of_ranks("alive", world_size_), lost.empty() ? kToAnswer : Duration(0)));
+    const auto absent = line_.absent("alive", world_size_, lost.empty() ? kToAnswer : Duration(0));
     if (lost.empty()) lost = verdict();  // a verdict that came meanwhile
     named = name(pulse, lost, absent);
     lost.insert(lost.end(), absent.begin(), absent.end());
@@ -81,17 +80,10 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
   std::vector<int> gone;
   for (const int rank : suspects) {
     // A rank that ends by its own error leaves this key, and its log has the reason.
-    if (line_.missing({"gone/" + std::to_string(rank)}, 0s).empty()) gone.push_back(rank);
+    if (line_.peek("gone/" + std::to_string(rank))) gone.push_back(rank);
   }
   if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
   if (!lost.empty()) return died(suspects);
-  // A very busy machine may show no silence within that time.
-  std::vector<int> closed;
-  // The server sets this key when the connection breaks without a farewell.
-  for (const int rank : suspects) {
-    if (line_.missing({"died/" + std::to_string(rank)}, 0s).empty()) closed.push_back(rank);
-  }
-  if (!closed.empty()) return died(closed);
   std::vector<int> silent;
   if (pulse != nullptr) silent = both(pulse->silent_for(kNoSign), suspects);
   if (pulse != nullptr && silent.empty()) silent = both(pulse->verdict(), suspects);
@@ -100,16 +92,14 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
 }
 
 void RollCall::let_all_hear(const std::vector<int>& deaf) {
-  line_.set("told/" + std::to_string(rank_), "");
+  line_.bring("told", rank_, world_size_);
   // Rank 0's process is the store. It stays until the others have read what they need.
   if (rank_ != 0) return;
-  std::vector<std::string> readers;
+  std::vector<int> readers;
   for (int rank = 1; rank < world_size_; ++rank) {
-    if (std::find(deaf.begin(), deaf.end(), rank) == deaf.end()) {
-      readers.push_back("told/" + std::to_string(rank));
-    }
+    if (std::find(deaf.begin(), deaf.end(), rank) == deaf.end()) readers.push_back(rank);
   }
-  if (!readers.empty()) line_.missing(readers, kToAnswer, /*loss_is_known=*/true);
+  if (!readers.empty()) line_.absent("told", readers, kToAnswer, /*loss_is_known=*/true);
   if (world_size_ > 1) std::this_thread::sleep_for(kToHear);
 }
 

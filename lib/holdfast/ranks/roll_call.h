@@ -1,14 +1,13 @@
 // Finds out which rank is lost, and says it for a GroupError. All code that notices a loss uses this.
 //
-//   alive/<r>: the rank has noticed the loss too   it may have left by now; never named
-//   gone/<r>: it left while an exception passed    "ended with an error of its own"
-//   died/<r>: its connection for signs ended       "died, hangs or cannot be reached"
-//   no sign of life (pulse.h)                      "died, hangs or cannot be reached"
-//   none of these                                  busy: it notices at its next collective
+//   it came to `alive`: it has noticed the loss too   it may have left by now; never named
+//   gone/<r>: it left while an exception passed       "ended with an error of its own"
+//   no sign of life (pulse.h)                         "died, hangs or cannot be reached"
+//   none of these                                     busy: it notices at its next collective
 //
-// A rank that has lost rank 0 does not set alive/<r>, because rank 0 has to name it.
+// A rank that has lost rank 0 does not come to `alive`, because rank 0 has to name it.
 // who() uses the verdict of the signs of life. Without one, all ranks get four seconds to answer; those that
-// neither answer nor give signs are named. Rank 0 returns a moment later than the others (told/<r>), because
+// neither answer nor give signs are named. Rank 0 returns a moment later than the others (`told`), because
 // the store may end with it. Errors: std::bad_alloc. Threads: any.
 #pragma once
 

@@ -58,11 +58,16 @@ void StoreLine::throw_if_told_to_stop() const {
   if (heeds_stop_ && stop_signal_came()) throw StoppedWaiting();
 }
 
-void StoreLine::call(Duration limit, std::function<void()> work) {
+// `work` gets the store, and must own everything else: the thread may outlive the caller's frame.
+template <class Work>
+auto StoreLine::call(Duration limit, Work work) {
+  using Answer = decltype(work(*store_));
   // After one silence each further call would wait as long for nothing.
   if (dead_) throw SilentStore("no answer");
+  const auto answer = std::make_shared<std::optional<Answer>>();
   try {
-    within(limit, std::move(work), {.hopeless = alarm_ ? &alarm_->store : nullptr, .stop = heeds_stop_});
+    within(limit, [store = store_, work = std::move(work), answer]() mutable { *answer = work(*store); },
+           {.hopeless = alarm_ ? &alarm_->store : nullptr, .stop = heeds_stop_});
   } catch (const SilentStore&) {
     dead_ = true;
     throw;
@@ -70,56 +75,89 @@ void StoreLine::call(Duration limit, std::function<void()> work) {
     dead_ = true;
     throw SilentStore("the connection is closed");
   }
+  return std::move(**answer);
+}
+
+std::function<bool()> StoreLine::give_up(bool loss_is_known) const {
+  return [alarm = loss_is_known ? nullptr : alarm_] { return alarm && alarm->rank; };
 }
 
 void StoreLine::set(const std::string& key, const std::string& text) {
-  // Copies only: the thread may outlive the caller's frame.
-  call(answer_, [store = store_, key = prefix_ + key, text] { store->set(key, text); });
+  call(answer_, [key = prefix_ + key, text](RankStore& store) {
+    store.set(key, text);
+    return true;
+  });
+}
+
+std::optional<std::string> StoreLine::peek(const std::string& key) {
+  return call(answer_, [key = prefix_ + key](RankStore& store) { return store.peek(key); });
+}
+
+std::optional<std::string> StoreLine::wait(const std::string& key, Duration limit, bool loss_is_known) {
+  return call(limit + answer_, [key = prefix_ + key, limit, over = give_up(loss_is_known)](RankStore& store) {
+    return store.wait(key, limit, over);
+  });
 }
 
 std::string StoreLine::get(const std::string& key, Duration limit) {
-  if (!missing({key}, limit).empty()) throw SilentStore("no answer");
-  const auto text = std::make_shared<std::string>();
-  call(answer_, [store = store_, key = prefix_ + key, text] { *text = store->get({key}).at(0); });
-  return *text;
+  auto text = wait(key, limit);
+  if (!text) throw SilentStore("no answer");
+  return std::move(*text);
 }
 
 std::int64_t StoreLine::add(const std::string& key, std::int64_t value) {
-  const auto sum = std::make_shared<std::int64_t>(0);
-  call(answer_, [store = store_, key = prefix_ + key, value, sum] { *sum = store->add(key, value); });
-  return *sum;
+  return call(answer_, [key = prefix_ + key, value](RankStore& store) { return store.add(key, value); });
 }
 
 void StoreLine::erase(const std::string& key) {
-  call(answer_, [store = store_, key = prefix_ + key] { store->erase(key); });
-}
-
-void StoreLine::make_will(const std::string& key) {
-  call(answer_, [store = store_, key = prefix_ + key] { store->make_will(key, ""); });
-}
-
-std::vector<std::string> StoreLine::full(const std::vector<std::string>& keys) const {
-  std::vector<std::string> all;
-  all.reserve(keys.size());
-  for (const std::string& key : keys) all.push_back(prefix_ + key);
-  return all;
-}
-
-std::vector<std::string> StoreLine::get_all(const std::vector<std::string>& keys) {
-  const auto texts = std::make_shared<std::vector<std::string>>();
-  call(answer_, [store = store_, keys = full(keys), texts] { *texts = store->get(keys); });
-  return std::move(*texts);
-}
-
-std::vector<std::string> StoreLine::missing(const std::vector<std::string>& keys, Duration limit,
-                                            bool loss_is_known) {
-  const auto missed = std::make_shared<std::vector<std::string>>();
-  const auto alarm = loss_is_known ? nullptr : alarm_;
-  call(limit + answer_, [store = store_, alarm, keys = full(keys), limit, missed] {
-    *missed = store->missing(keys, limit, [&alarm] { return alarm && alarm->rank; });
+  call(answer_, [key = prefix_ + key](RankStore& store) {
+    store.erase(key);
+    return true;
   });
-  for (std::string& key : *missed) key.erase(0, prefix_.size());
-  return std::move(*missed);
+}
+
+void StoreLine::bring(const std::string& name, int rank, int world_size, const std::string& text) {
+  call(answer_, [name = prefix_ + name, rank, world_size, text](RankStore& store) {
+    return holdfast::bring(store, name, rank, world_size, text);
+  });
+}
+
+RankTexts StoreLine::came(const std::string& name) {
+  return call(answer_, [name = prefix_ + name](RankStore& store) { return holdfast::came(store, name); });
+}
+
+std::vector<int> StoreLine::absent(const std::string& name, int world_size, Duration limit,
+                                   bool loss_is_known) {
+  if (wait(gathered(name), limit, loss_is_known)) return {};
+  const RankTexts texts = came(name);
+  std::vector<int> absent;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!texts.contains(rank)) absent.push_back(rank);
+  }
+  return absent;
+}
+
+std::vector<int> StoreLine::absent(const std::string& name, const std::vector<int>& ranks, Duration limit,
+                                   bool loss_is_known) {
+  return call(limit + answer_, [name = prefix_ + name, left = ranks, limit,
+                                over = give_up(loss_is_known)](RankStore& store) mutable {
+    // More ranks bring longer texts, so the pause grows with them.
+    const Duration longest = 50ms + 250us * left.size();
+    const SteadyTime end = Clock::real().now() + limit;
+    for (Duration pause = 1ms;; pause = std::min<Duration>(2 * pause, longest)) {
+      const RankTexts texts = holdfast::came(store, name);
+      std::erase_if(left, [&](int rank) { return texts.contains(rank); });
+      if (left.empty() || Clock::real().now() >= end || over()) return left;
+      std::this_thread::sleep_for(std::min<Duration>(pause, end - Clock::real().now()));
+    }
+  });
+}
+
+void StoreLine::forget(const std::string& name) {
+  call(answer_, [name = prefix_ + name](RankStore& store) {
+    holdfast::forget(store, name);
+    return true;
+  });
 }
 
 }}  // namespace holdfast::v0_2

@@ -7,14 +7,13 @@
 #include <optional>
 #include <queue>
 #include <random>
-#include <stdexcept>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/signs_of_life.h"
-#include "holdfast/ranks/store_table.h"
 #include "holdfast/ranks/vote_cadence.h"
 
 namespace holdfast::test::large_runs {
@@ -36,7 +35,6 @@ class Model {
       : setting_(setting),
         random_(seed),
         options_(pulse_options(setting.world_size(), setting.silence)),
-        table_([this](StoreTable::Client client, const Message& answer) { reply(client, answer); }),
         signs_(setting.world_size(), options_.looks),
         keys_(keys_of_ranks("beat", setting.world_size())) {
     for (int host = 0; host < setting.hosts; ++host) hosts_.push_back(a_host());
@@ -52,10 +50,8 @@ class Model {
   }
 
   Outcome run() {
+    at(0s, [this] { boundary(); });
     for (auto& rank : ranks_) {
-      request(*rank, kVotes, {Kind::join, {"vote", std::to_string(size())}}, [this](auto) {
-        if (++joined_ == size()) boundary();
-      });
       at(some(options_.period), [this, &rank = *rank] { beat(rank); });
       at(some(options_.period) + options_.period, [this, &rank = *rank] { judge(rank); });
     }
@@ -93,7 +89,7 @@ class Model {
     std::int64_t signs = 0;
     std::string told;
     std::array<Duration, 2> last_up{}, last_down{};
-    std::array<std::function<void(std::vector<std::string>)>, 2> waits;
+    std::int64_t votes = 0;
     bool pending = false;               // a ballot
     std::optional<Agreed> result = {};  // of it
   };
@@ -151,33 +147,71 @@ class Model {
     return last = std::max(last + 1us, sent + way);
   }
 
-  void request(Rank& rank, Line line, Message message, std::function<void(std::vector<std::string>)> then) {
-    rank.waits[line] = std::move(then);
-    traffic_.in += packed(message).size();
+  // c10d's TCPStore: set and append have no answer. A read of one key is a compareSet.
+  using Words = std::vector<std::string>;
+  using Then = std::function<void(Words)>;
+
+  static std::size_t bytes_of(const Words& words) {
+    std::size_t bytes = 0;
+    for (const std::string& word : words) bytes += sizeof(std::uint64_t) + word.size();
+    return bytes;
+  }
+  void send(Rank& rank, Line line, const Words& words, std::function<void()> arrives) {
+    constexpr std::size_t kHead = 5;
+    traffic_.in += kHead + bytes_of(words);
     ++traffic_.messages;
-    Rank& zero = *ranks_.front();
-    on(zero, arrival(rank, now_, rank.last_up[line]),
-       [this, &rank, line, message = std::move(message)]() mutable {
-         work(setting_.message);
-         table_.handle(2 * static_cast<StoreTable::Client>(rank.number) + line, std::move(message),
-                       SteadyTime(now_));
+    on(*ranks_.front(), arrival(rank, now_, rank.last_up[line]),
+       [this, count = words.size(), arrives = std::move(arrives)] {
+         work(setting_.message + setting_.value * count);
+         arrives();
        });
   }
   void work(Duration cost) {
     free_ = std::max(free_, now_) + cost;
     traffic_.busy += cost;
   }
-  void reply(StoreTable::Client client, const Message& answer) {
-    if (answer.kind != Kind::done) throw std::runtime_error("refused: " + answer.words.at(0));
-    Rank& rank = *ranks_[client / 2];
-    const auto line = static_cast<Line>(client % 2);
-    traffic_.out += packed(answer).size();
-    work(setting_.answer + setting_.value * answer.words.size());
-    on(rank, arrival(rank, free_, rank.last_down[line]), [&rank, line, words = answer.words]() mutable {
-      std::exchange(rank.waits[line], nullptr)(std::move(words));
+  void answer(Rank& rank, Line line, Words words, Then then) {
+    traffic_.out += std::max<std::size_t>(bytes_of(words), 1);
+    work(setting_.answer + setting_.value * words.size());
+    on(rank, arrival(rank, free_, rank.last_down[line]),
+       [words = std::move(words), then = std::move(then)] { then(words); });
+  }
+  void set(Rank& rank, Line line, const std::string& key, const std::string& value) {
+    send(rank, line, {key, value}, [this, key, value] {
+      values_[key] = value;
+      for (const auto& wake : std::exchange(waits_[key], {})) wake();
+      waits_.erase(key);
     });
   }
-
+  void wait(Rank& rank, Line line, const std::string& key, Then then) {
+    send(rank, line, {key}, [this, &rank, line, key, then = std::move(then)]() mutable {
+      if (values_.contains(key)) return answer(rank, line, {}, std::move(then));
+      waits_[key].push_back([this, &rank, line, then = std::move(then)] { answer(rank, line, {}, then); });
+    });
+  }
+  void append(Rank& rank, Line line, const std::string& key, const std::string& value) {
+    send(rank, line, {key, value}, [this, key, value] { values_[key] += value; });
+  }
+  void add(Rank& rank, Line line, const std::string& key, Then then) {
+    send(rank, line, {key, ""}, [this, &rank, line, key, then = std::move(then)]() mutable {
+      std::string& sum = values_[key];
+      sum = std::to_string((sum.empty() ? 0 : std::stoll(sum)) + 1);
+      answer(rank, line, {sum}, std::move(then));
+    });
+  }
+  void erase(Rank& rank, Line line, const std::string& key, Then then) {
+    send(rank, line, {key}, [this, &rank, line, key, then = std::move(then)]() mutable {
+      values_.erase(key);
+      answer(rank, line, {}, std::move(then));
+    });
+  }
+  void read(Rank& rank, Line line, const Words& keys, Then then) {
+    send(rank, line, keys, [this, &rank, line, keys, then = std::move(then)]() mutable {
+      Words values;
+      for (const std::string& key : keys) values.push_back(values_[key]);
+      answer(rank, line, std::move(values), std::move(then));
+    });
+  }
   // As Pulse::State::beat().
   void beat(Rank& rank) {
     const bool asks = rank.signs % options_.answer_every == 0 || rank.judge.suspects();
@@ -186,29 +220,24 @@ class Model {
     const auto again = [this, &rank, next = now_ + options_.period] {
       on(rank, std::max(next, now_), [this, &rank] { beat(rank); });
     };
-    if (rank.number != 0 && !asks) {
-      request(rank, kSigns, {Kind::note, {own, sign}}, nullptr);
-      return again();
-    }
+    set(rank, kSigns, own, sign);
     if (rank.number != 0) {
-      return request(rank, kSigns, {Kind::swap, {own, sign, "pulse"}}, [this, &rank, again](auto words) {
-        if (!words.empty() && words[0] != rank.told) learn(rank, tale_of(rank.told = words[0]));
+      if (!asks) return again();
+      return read(rank, kSigns, {"pulse"}, [this, &rank, again](const Words& words) {
+        if (words[0] != rank.told) learn(rank, tale_of(rank.told = words[0]));
         again();
       });
     }
-    Message first{Kind::set, {own, sign}};
     if (rank.signs == 1) {
-      for (const std::string& key : keys_) {
-        if (key != own) first.words.insert(first.words.end(), {key, "0"});
-      }
+      for (const std::string& key : keys_) set(rank, kSigns, key, "0");
     }
-    request(rank, kSigns, std::move(first), [this, &rank, again](auto) {
-      request(rank, kSigns, {Kind::get, keys_}, [this, &rank, again](auto signs) {
-        work(setting_.value * signs.size());
-        Tale tale = signs_.poll(signs);
-        const std::string text = text_of(tale, rank.signs);
-        request(rank, kSigns, {Kind::set, {"pulse", text}}, [this, &rank, again, tale](auto) {
-          learn(rank, tale);
+    // multiGet asks twice: first whether all are there.
+    send(rank, kSigns, keys_, [this, &rank, again] {
+      answer(rank, kSigns, {}, [this, &rank, again](const Words&) {
+        read(rank, kSigns, keys_, [this, &rank, again](const Words& signs) {
+          Tale tale = signs_.poll(signs);
+          set(rank, kSigns, "pulse", text_of(tale, rank.signs));
+          learn(rank, std::move(tale));
           again();
         });
       });
@@ -275,13 +304,37 @@ class Model {
     const Ballot ballot =
         ballot_of({.step = step_, .stop = stop, .step_time = setting_.step}, rank.number, size());
     rank.pending = true;
-    request(rank, kVotes,
-            {Kind::vote, {"vote", std::string(reinterpret_cast<const char*>(ballot.data()), sizeof ballot)}},
-            [this, &rank](auto words) {
-              Ballot largest;
-              std::copy_n(words.at(0).data(), sizeof largest, reinterpret_cast<char*>(largest.data()));
-              rank.result = agreed_by(largest, size());
-            });
+    // As StoreVotes and bring().
+    const std::string name = "votes/" + std::to_string(rank.votes++);
+    append(rank, kVotes, name, std::string(reinterpret_cast<const char*>(ballot.data()), sizeof ballot));
+    add(rank, kVotes, name + "/count", [this, &rank, name](const Words& sum) {
+      if (sum[0] != std::to_string(size())) return hear(rank, name);
+      read(rank, kVotes, {name}, [this, &rank, name](const Words& words) {
+        Ballot largest = ballot_at(words[0], 0);
+        for (std::size_t at = 0; at < words[0].size(); at += sizeof largest) {
+          largest = larger_of(largest, ballot_at(words[0], at));
+        }
+        set(rank, kVotes, name + "/all",
+            std::string(reinterpret_cast<const char*>(largest.data()), sizeof largest));
+        // It erases the keys of the round before.
+        const auto erased = [](const Words&) {};
+        for (const char* const key : {"", "/count", "/all"}) {
+          erase(rank, kVotes, "votes/" + std::to_string(rank.votes - 2) + key, erased);
+        }
+        hear(rank, name);
+      });
+    });
+  }
+  static Ballot ballot_at(const std::string& text, std::size_t at) {
+    Ballot ballot;
+    std::copy_n(text.data() + at, sizeof ballot, reinterpret_cast<char*>(ballot.data()));
+    return ballot;
+  }
+  void hear(Rank& rank, const std::string& name) {
+    wait(rank, kVotes, name + "/all", [this, &rank, name](const Words&) {
+      read(rank, kVotes, {name + "/all"},
+           [this, &rank](const Words& words) { rank.result = agreed_by(ballot_at(words[0], 0), size()); });
+    });
   }
 
   void tell_traffic() {
@@ -295,9 +348,10 @@ class Model {
   const Setting setting_;
   std::mt19937_64 random_;
   const PulseOptions options_;
-  StoreTable table_;
+  std::unordered_map<std::string, std::string> values_;  // of rank 0's store
   SignTable signs_;
   const std::vector<std::string> keys_;
+  std::unordered_map<std::string, std::vector<std::function<void()>>> waits_;  // for them
   std::vector<Host> hosts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::priority_queue<Event> events_;
@@ -307,7 +361,6 @@ class Model {
   Traffic traffic_, account_;
   std::int64_t step_ = 0;
   int told_ = 0;
-  int joined_ = 0;
   int aware_ = 0;
   Outcome outcome_;
 };

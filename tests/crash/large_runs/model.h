@@ -1,8 +1,8 @@
-// The control plane of a large run in virtual time: the product's store, signs of life and votes (StoreTable,
-// SignTable, SilenceJudge, VoteCadence, ballots), and a simulated network with lost hosts, slow links and hosts
-// that stand still for a while.
+// The control plane of a large run in virtual time: the product's signs of life and votes (SignTable,
+// SilenceJudge, VoteCadence, ballots) over a store with the messages and costs of c10d's TCPStore, and a
+// simulated network with lost hosts, slow links and hosts that stand still for a while.
 //
-// Errors: std::runtime_error if the product refuses a message. Threads: one a run.
+// Errors: std::bad_alloc. Threads: one a run.
 #pragma once
 
 #include <cstdint>

@@ -169,39 +169,8 @@ int keep_store(const fs::path& folder) {
   return 0;
 }
 
-// A client of c10d's that knows the port alone: guesses keys, and asks for those that it cannot guess.
-int disturb(const fs::path& folder) {
-  std::uint16_t port = 0;
-  std::ifstream(folder / "port") >> port;
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.waitWorkers = false;
-  options.timeout = 10s;
-  try {
-    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-    std::vector<std::string> keys = {"holdfast/0/verdict"};
-    // From LibTorch 2.10 on.
-    const auto add_all = [&](auto& asked) {
-      if constexpr (requires { asked.listKeys(); }) {
-        for (const std::string& key : asked.listKeys()) keys.push_back(key);
-      }
-    };
-    add_all(*store);
-    const std::string text = "by a stranger";
-    for (const std::string& key : keys) {
-      const auto begin = key.find("holdfast");
-      if (begin != std::string::npos) store->c10d::Store::set(key.substr(begin), text);
-    }
-    say("overwrote " + std::to_string(keys.size()) + " keys");
-  } catch (const std::exception& error) {
-    say("kept out");
-  }
-  return 0;
-}
-
 int run(const std::string& scenario, const fs::path& folder) {
   if (scenario == "agent") return keep_store(folder);
-  if (scenario == "stranger") return disturb(folder);
   GroupOptions options{.start_timeout = 5min};
   // Of the start and the first steps, too, which a busy machine holds up.
   if (scenario.starts_with("hang")) options.timeout = 20s;
@@ -212,7 +181,6 @@ int run(const std::string& scenario, const fs::path& folder) {
   if (scenario == "first") {
     if (options.place.rank == 0) {
       write_file(folder / "job", options.place.job);
-      write_file(folder / "secret", options.place.secret);
       write_file(folder / "port", std::to_string(options.place.master_port));
     }
     if (options.place.rank + 1 == options.place.world_size) wait_for(folder / "second is over");

@@ -2,36 +2,41 @@
 #include "holdfast/distributed/internal/connections.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 
-#include "holdfast/ranks/sockets.h"
+#include "holdfast/distributed/internal/listening.h"
 
 namespace holdfast { namespace {
-
-using namespace std::chrono_literals;
 
 constexpr int kStorePort = 1;  // nobody's here
 
 TEST(Connections, ThoseThatCameSinceAreBroken) {
-  const auto listening = listen_at("127.0.0.1", 0);
-  ASSERT_TRUE(listening);
+  const int listening = listen_at("127.0.0.1", 0);
+  ASSERT_GE(listening, 0);
   const auto connect = [&] {
-    return connect_to("127.0.0.1", own_end(listening->get()).second, Clock::real().now() + 60s,
-                      [] { return false; });
+    const int made = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(own_end(listening).second);
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(made, reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
+    return made;
   };
-  const Socket older = connect();
+  const int older = connect();
   Connections connections;
   const auto before = Connections::all(kStorePort);
-  const Socket newer = connect();
+  const int newer = connect();
   connections.add_since(before, kStorePort);
   connections.shut();
   char byte = 0;
-  EXPECT_EQ(::recv(newer.get(), &byte, 1, MSG_DONTWAIT), 0) << "its end";
-  EXPECT_EQ(::recv(older.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_EQ(::recv(newer, &byte, 1, MSG_DONTWAIT), 0) << "its end";
+  EXPECT_EQ(::recv(older, &byte, 1, MSG_DONTWAIT), -1);
   EXPECT_EQ(errno, EAGAIN) << "nothing has come yet";
+  for (const int one : {newer, older, listening}) ::close(one);
 }
 
 }}  // namespace holdfast

@@ -14,15 +14,16 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "holdfast/distributed/data_parallel.h"
-#include "holdfast/distributed/internal/foreign_store.h"
+#include "holdfast/distributed/internal/c10d_store.h"
+#include "holdfast/distributed/internal/listening.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/own_gpus.h"
 #include "holdfast/distributed/internal/replica.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
-#include "holdfast/ranks/sockets.h"
 #include "support/captured_log.h"
+#include "unit/distributed/free_port.h"
 #include "unit/state/attributes_only.h"
 
 namespace holdfast { namespace {
@@ -162,7 +163,7 @@ TEST(DataParallelState, GoesThroughAWorldOfOne) {
 
 // Hosts are restarted each for itself: a rank may be back while the old rank 0 still commits.
 TEST(Meeting, ARankOfTheNextStartWaitsUntilTheOldRank0HasEnded) {
-  const auto rank_of_two = [port = own_end(listen_at("127.0.0.1", 0)->get()).second](int rank) {
+  const auto rank_of_two = [port = test::free_port()](int rank) {
     LaunchEnvironment place;
     place.rank = rank;
     place.world_size = 2;
@@ -205,7 +206,7 @@ class SharedGpus : public testing::Test {
     std::vector<std::jthread> ranks;
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       ranks.emplace_back([&, rank] {
-        StoreLine line(std::make_shared<ForeignStore>(store), prefix);
+        StoreLine line(std::make_shared<C10dStore>(store, 1), prefix);
         const LaunchEnvironment place{.rank = static_cast<int>(rank),
                                       .world_size = static_cast<int>(gpus.size())};
         try {
@@ -227,7 +228,7 @@ TEST_F(SharedGpus, AllRanksHearOfItAndItIsNoReasonToStartAgain) {
   EXPECT_THAT(refused,
               testing::Each(StartsWith("64 ranks 0 and 2 share one GPU (a GPU-1), and NCCL wants one "
                                        "for each: start as many ranks on a host as it has GPUs")));
-  EXPECT_TRUE(store->check({"shared/gpu-known/1", "shared/gpu-known/2"})) << "before rank 0 goes";
+  EXPECT_TRUE(store->check({"shared/gpu-known/all"})) << "before rank 0 goes";
 }
 
 TEST_F(SharedGpus, NewNcclAllowsThemIfAllRanksAskForIt) {

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
-#include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_server.h"
+#include "holdfast/ranks/rank_channel.h"
 #include "support/memory_store.h"
 
 namespace holdfast { namespace {
@@ -67,8 +66,8 @@ TEST_F(AgentsStore, AProcessThatEndedBeforeTheStartIsNotHere) {
   std::jthread zero([this] { EXPECT_EQ(come(0, 3), "p/1/"); });
   std::jthread one([this] { EXPECT_EQ(come(1, 3), "p/1/"); });
   StoreLine line(store_, "p/");
-  EXPECT_THAT(line.missing({"admit/3/2/1"}, kEnough), testing::IsEmpty());
-  EXPECT_FALSE(store_->check({"p/1/verdict"}));
+  EXPECT_TRUE(line.wait("admit/3/2/1", kEnough));
+  EXPECT_FALSE(store_->has("p/1/verdict"));
   EXPECT_EQ(come(2, 3), "p/1/");
 }
 
@@ -79,34 +78,64 @@ TEST_F(AgentsStore, ARankLeavesAStartThatBeganAnew) {
   line.set("1/who", "job of 2 ranks");
   line.set("admit/2/1/1", "1");
   std::jthread one([this] { EXPECT_EQ(come(1, 2), "p/2/"); });
-  EXPECT_THAT(line.missing({"1/here/1"}, kEnough), testing::IsEmpty());
+  EXPECT_TRUE(line.wait("1/here", kEnough));
   EXPECT_EQ(come(0, 2), "p/2/");
 }
 
-// One host of three is restarted while the ranks wait for another one.
-TEST(Attendance, ARankThatEndedBeforeAllHadComeComesAgain) {
-  auto listening = listen_at("127.0.0.1", 0);
-  const StoreConnection::Place where{"127.0.0.1", own_end(listening->get()).second, "secret"};
-  const StoreServer server(std::move(*listening), where.secret);
-  const auto come = [&](int rank, const std::shared_ptr<StoreConnection>& connection) {
+class OwnStore : public testing::Test {
+ protected:
+  bool come(int rank, int world_size) {
     LaunchEnvironment place;
     place.rank = rank;
-    place.world_size = 3;
+    place.world_size = world_size;
+    place.master_address = "gpu1";
+    place.master_port = 1;
     place.job = "job";
-    StoreLine line(connection, "p/");
+    StoreLine line(store_, "p/");
     return attend(place, Clock::real().now() + kEnough, kEnough, line);
-  };
-  const auto connect = [&] { return std::make_shared<StoreConnection>(where, kEnough); };
-  std::jthread zero([&] { EXPECT_TRUE(come(0, connect())); });
-  const auto first = connect();
-  std::jthread one([&] { EXPECT_THROW(come(1, first), SilentStore); });
-  EXPECT_THAT(connect()->missing({"p/here/1"}, kEnough, [] { return false; }), testing::IsEmpty());
-  first->shut();
-  one.join();
-  std::jthread again([&] { EXPECT_TRUE(come(1, connect())); });
-  // Otherwise rank 0 may take the dead process for the rank, and loses it a little later.
-  for (const auto looker = connect(); looker->add("p/come/1", 0) < 2;) std::this_thread::sleep_for(1ms);
-  EXPECT_TRUE(come(2, connect()));
+  }
+  // Until a process of that rank is here.
+  void wait_for(const std::string& text) {
+    while (store_->peek("p/here").value_or("").find(text) == std::string::npos) {
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  const std::shared_ptr<test::MemoryStore> store_ = std::make_shared<test::MemoryStore>();
+};
+
+// One host of three is restarted while the ranks wait for another one.
+TEST_F(OwnStore, ARankThatEndedBeforeAllHadComeComesAgain) {
+  store_->add("p/come/1", 1);
+  bring(*store_, "p/here", 1, 3, "1");
+  std::jthread zero([&] { EXPECT_TRUE(come(0, 3)); });
+  std::jthread again([&] { EXPECT_TRUE(come(1, 3)); });
+  wait_for("1 1:2");
+  EXPECT_TRUE(come(2, 3));
+}
+
+TEST_F(OwnStore, TwoProcessesOfOneRankThatLiveAreNamed) {
+  std::jthread zero([&] { EXPECT_THROW(come(0, 3), GroupError); });
+  std::jthread older([&] { EXPECT_THROW(come(1, 3), UsageError); });
+  wait_for("1 1:1");
+  EXPECT_THROW(come(1, 3), GroupError) << "as all others hear it";
+}
+
+// Its start goes on with a newer process of its rank.
+TEST_F(OwnStore, AProcessThatIsNotMeantEnds) {
+  store_->add("p/come/1", 1);
+  store_->set("p/who", "job of 2 ranks");
+  std::jthread older([&] { EXPECT_THROW(come(1, 2), UsageError); });
+  wait_for("1 1:2");
+  store_->set("p/verdict", "go 1:3");
+}
+
+TEST_F(OwnStore, AProcessThatComesTooLateBelongsToTheNextStart) {
+  store_->add("p/come/1", 1);
+  store_->set("p/who", "job of 2 ranks");
+  std::jthread late([&] { EXPECT_FALSE(come(1, 2)); });
+  wait_for("1 1:2");
+  store_->set("p/verdict", "go");
+  EXPECT_FALSE(come(1, 2)) << "nor does this one";
 }
 
 }}  // namespace holdfast

@@ -1,4 +1,4 @@
-// 256 ranks on threads, over real sockets: they meet, live, vote, and name those that fall silent.
+// 256 ranks on threads: they meet, live, vote, and name those that fall silent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "holdfast/ranks/attendance.h"
-#include "holdfast/ranks/descriptors.h"
 #include "holdfast/ranks/pulse.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/roll_call.h"
-#include "holdfast/ranks/store_connection.h"
-#include "holdfast/ranks/store_server.h"
-#include "holdfast/ranks/vote_line.h"
+#include "holdfast/ranks/store_votes.h"
+#include "support/memory_store.h"
 
 namespace holdfast { namespace {
 
@@ -36,21 +34,12 @@ constexpr Duration kLimit = 5min;
 
 class ManyRanks : public testing::Test {
  protected:
-  ManyRanks() {
-    make_room_for_ranks(0, 2 * kRanks);  // both ends are here
-    auto listening = listen_at("127.0.0.1", 0);
-    where = {"127.0.0.1", own_end(listening->get()).second, "our secret"};
-    server = std::make_shared<StoreServer>(std::move(*listening), where.secret, kRanks);
-  }
-  std::shared_ptr<StoreConnection> connect() const {
-    return std::make_shared<StoreConnection>(where, kLimit);
-  }
   LaunchEnvironment place_of(int rank) const {
     LaunchEnvironment place;
     place.rank = rank;
     place.world_size = kRanks;
-    place.master_address = where.host;
-    place.master_port = where.port;
+    place.master_address = "gpu1";
+    place.master_port = 1;
     place.job = "job";
     return place;
   }
@@ -64,14 +53,13 @@ class ManyRanks : public testing::Test {
     return ranks;
   }
 
-  StoreConnection::Place where;
-  std::shared_ptr<StoreServer> server;
+  const std::shared_ptr<test::MemoryStore> store = std::make_shared<test::MemoryStore>();
 };
 
 struct Rank {
   std::unique_ptr<StoreLine> line;
   std::shared_ptr<Pulse> pulse;
-  std::unique_ptr<VoteLine> votes;
+  std::unique_ptr<StoreVotes> votes;
 };
 
 TEST_F(ManyRanks, MeetVoteAndNameALostHost) {
@@ -80,19 +68,18 @@ TEST_F(ManyRanks, MeetVoteAndNameALostHost) {
   const auto all = ranks_from(0);
   at_once(all, [&](int rank) {
     Rank& own = ranks[static_cast<std::size_t>(rank)];
-    own.line = std::make_unique<StoreLine>(connect(), "p/");
+    own.line = std::make_unique<StoreLine>(store, "p/");
     met += attend(place_of(rank), Clock::real().now() + kLimit, kLimit, *own.line) ? 1 : 0;
-    own.pulse = std::make_shared<Pulse>(connect(), "p/", rank, kRanks, pulse_options(kRanks, 10s));
+    own.pulse = std::make_shared<Pulse>(store, "p/", rank, kRanks, pulse_options(kRanks, 10s));
     own.line->heed(own.pulse->alarm());
-    own.votes = std::make_unique<VoteLine>(connect(), "p/vote", kRanks);
-    own.votes->join(kLimit);
+    own.votes = std::make_unique<StoreVotes>(store, store, "p/votes/", rank, kRanks, own.pulse->alarm());
   });
   EXPECT_EQ(met, kRanks);
 
   // A different rank asks for a save at each vote.
   std::vector<int> wrong(kRanks, 0);
   at_once(all, [&](int rank) {
-    VoteLine& votes = *ranks[static_cast<std::size_t>(rank)].votes;
+    StoreVotes& votes = *ranks[static_cast<std::size_t>(rank)].votes;
     for (int i = 0; i < kVotes; ++i) {
       votes.post(ballot_of({.step = i, .save = rank == (7 * i + 3) % kRanks}, rank, kRanks));
       const auto result = votes.result(kLimit);
@@ -121,20 +108,6 @@ TEST_F(ManyRanks, MeetVoteAndNameALostHost) {
     EXPECT_THAT(lost, testing::Not(IsEmpty())) << rank;
     EXPECT_THAT(lost, Each(testing::Ge(first_lost))) << rank;
   }
-}
-
-// All connect in one moment, and strangers as well.
-TEST_F(ManyRanks, AreLetInAmongStrangers) {
-  std::vector<Socket> strangers(300);
-  for (Socket& one : strangers) {
-    one = connect_to(where.host, where.port, Clock::real().now() + kLimit, [] { return false; });
-  }
-  std::vector<std::shared_ptr<StoreConnection>> connections(kRanks);
-  at_once(ranks_from(0), [&](int rank) {
-    auto& own = connections[static_cast<std::size_t>(rank)] = connect();
-    own->add("here", 1);
-  });
-  EXPECT_EQ(connections[0]->add("here", 0), kRanks);
 }
 
 }}  // namespace holdfast

@@ -72,7 +72,7 @@ TEST_F(Pulses, AnAnnouncedSilenceIsBorneUntilItIsOver) {
   start(3);
   const auto goes_by = [&](const std::string& pulse) {
     return comes(
-        [&] { return store->check({"p/pulse"}) && store->text("p/pulse").find(pulse) != std::string::npos; });
+        [&] { return store->has("p/pulse") && store->text("p/pulse").find(pulse) != std::string::npos; });
   };
   pulses[2]->expect_silence(60s);
   ASSERT_TRUE(goes_by(" 1200"));
@@ -90,7 +90,7 @@ TEST_F(Pulses, AnAnnouncedSilenceIsBorneUntilItIsOver) {
 TEST_F(Pulses, OfRankZeroAsWell) {
   start(2);
   pulses[0]->expect_silence(60s);
-  ASSERT_TRUE(comes([&] { return store->check({"p/pulse"}) && store->text("p/pulse").find(" 1200") < 9; }));
+  ASSERT_TRUE(comes([&] { return store->has("p/pulse") && store->text("p/pulse").find(" 1200") < 9; }));
   std::this_thread::sleep_for(1s);  // until rank 1 has read it
   pulses[0]->end();
   std::this_thread::sleep_for(4s);
@@ -102,7 +102,7 @@ TEST_F(Pulses, WhatWasSaidBeforeRankZeroBeganIsHeard) {
   const std::unique_ptr<Pulse> early = begin(1, 2);
   early->expect_silence(60s);
   early->call(true);
-  ASSERT_TRUE(comes([&] { return store->check({"p/beat/1"}) && store->text("p/beat/1").size() > 10; }));
+  ASSERT_TRUE(comes([&] { return store->has("p/beat/1") && store->text("p/beat/1").size() > 10; }));
   const std::unique_ptr<Pulse> zero = begin(0, 2);
   EXPECT_TRUE(comes([&] { return zero->called(); }));
   EXPECT_TRUE(comes([&] { return store->text("p/pulse").find(" 1200") != std::string::npos; }));

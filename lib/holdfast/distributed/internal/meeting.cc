@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,16 +16,12 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
-#include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
-#include "holdfast/distributed/internal/foreign_store.h"
-#include "holdfast/distributed/internal/store_client.h"
+#include "holdfast/distributed/internal/c10d_store.h"
+#include "holdfast/distributed/internal/listening.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/interruption/signal_source.h"
 #include "holdfast/ranks/attendance.h"
-#include "holdfast/ranks/descriptors.h"
-#include "holdfast/ranks/keyed_hash.h"
-#include "holdfast/ranks/sockets.h"
-#include "holdfast/ranks/store_server.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -34,8 +31,31 @@ using namespace std::chrono_literals;
 constexpr Duration kMargin = 5s;    // for connections
 constexpr Duration kAgain = 500ms;  // between two checks whether a new rank 0 has come
 constexpr const char* kInUse = "the port is in use";
+// Open files.
+constexpr std::uint64_t kOwn = 512;     // files, libraries, devices
+constexpr std::uint64_t kOfStore = 4;   // connections of a rank: calls, signs of life, votes, c10d
+constexpr std::uint64_t kOfMeshes = 2;  // groups of Gloo, each with a connection to every rank
 
 Duration left_until(SteadyTime end) { return std::max<Duration>(end - Clock::real().now(), 0s); }
+
+// Raises the soft limit on open files, which is 1,024 where nobody has set it.
+void make_room_for_ranks(int rank, int world_size) {
+  const auto ranks = static_cast<std::uint64_t>(world_size);
+  const std::uint64_t least = (rank == 0 ? kOfStore : 0) * ranks;
+  const std::uint64_t wanted = kOwn + least + kOfMeshes * ranks;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  const rlimit raised{.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
+  // Raising the soft limit is allowed to every process; the hard limit is the administrator's.
+  if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  if (limit.rlim_cur >= wanted) return;
+  const std::string text = std::to_string(world_size) + " ranks need about " + std::to_string(wanted) +
+                           " open files in rank " + std::to_string(rank) + ", and the limit is " +
+                           std::to_string(limit.rlim_cur) +
+                           ": raise it (ulimit -Hn; systemd: LimitNOFILE; Docker: ulimit nofile)";
+  if (limit.rlim_cur < least) throw UsageError(text);
+  log_warning(text);
+}
 
 // Another group of this process may have taken the socket over and closed it. Then the number may be any
 // socket's.
@@ -56,13 +76,13 @@ std::string host_to_meet_at(const LaunchEnvironment& place) {
 }
 
 // Rank 0 listens only at the address that the ranks name.
-Socket listen_for(const LaunchEnvironment& place) {
+int listen_for(const LaunchEnvironment& place) {
   if (place.listening_socket && listens(*place.listening_socket, place.master_port)) {
     // The launcher has opened the socket before it started the ranks, so no other job can take the port.
     const int flags = fcntl(*place.listening_socket, F_GETFL);
     fcntl(*place.listening_socket, F_SETFL, flags | O_NONBLOCK);
     fcntl(*place.listening_socket, F_SETFD, FD_CLOEXEC);
-    return Socket(*place.listening_socket);
+    return *place.listening_socket;
   }
   const std::string host = host_to_meet_at(place);
   const auto refuse = [&] {
@@ -73,18 +93,19 @@ Socket listen_for(const LaunchEnvironment& place) {
   const bool local = place.one_host() || host == "localhost" || host.starts_with("127.") || host == "::1";
   for (const Endpoint& own : endpoints_of(host)) {
     if (own.loopback && !local) continue;
-    if (auto made = listen_at(own.address, place.master_port)) return std::move(*made);
+    const int made = listen_at(own.address, place.master_port);
+    if (made >= 0) return made;
     // Not one of this host's addresses, so try the next; any other reason is a refusal.
     if (errno != EADDRNOTAVAIL) throw refuse();
   }
   for (const char* const all : {"::", "0.0.0.0"}) {
-    if (auto made = listen_at(all, place.master_port)) {
+    const int made = listen_at(all, place.master_port);
+    if (made >= 0) {
       log_warning(
-          "MASTER_ADDR={} is no address of an interface of rank 0's host: its store listens on all of them. "
-          "Name an address of that host to narrow it{}",
-          place.master_address,
-          place.secret.empty() ? ", and give the job a HOLDFAST_JOB_SECRET: anybody can talk to it" : "");
-      return std::move(*made);
+          "MASTER_ADDR={} is no address of an interface of rank 0's host: its store listens on all of them, "
+          "and anybody can talk to it. Name an address of that host to narrow it",
+          place.master_address);
+      return made;
     }
     if (errno == EADDRINUSE) break;
   }
@@ -92,51 +113,42 @@ Socket listen_for(const LaunchEnvironment& place) {
   throw refuse();
 }
 
-std::shared_ptr<RankStore> make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
-  if (place.world_size == 1) return std::make_shared<ForeignStore>(c10::make_intrusive<c10d::HashStore>());
-  StoreConnection::Place where{host_to_meet_at(place), place.master_port, place.secret};
-  std::shared_ptr<StoreServer> server;
-  if (keeps_it) {
-    Socket listening = listen_for(place);
-    where.host = own_end(listening.get()).first;
-    if (where.host.empty()) where.host = "127.0.0.1";
-    server = std::make_shared<StoreServer>(std::move(listening), place.secret, place.world_size);
-  }
-  // Captured by value: within() may leave this work behind.
-  const auto made = std::make_shared<std::shared_ptr<RankStore>>();
-  within(limit + kMargin,
-         [made, where, limit, server, agents = place.agent_keeps_store] {
-           if (agents) {
-             c10d::TCPStoreOptions options;
-             options.port = where.port;
-             options.waitWorkers = false;
-             options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
-             *made = std::make_shared<ForeignStore>(c10::make_intrusive<c10d::TCPStore>(where.host, options));
-           } else {
-             *made = std::make_shared<StoreConnection>(where, limit, server);
-           }
-         },
-         {.stop = true});
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+// Any call that connects. It may be left behind, so `connect` must own what it uses.
+template <class Connect>
+Store connected(Duration limit, Connect connect) {
+  const auto made = std::make_shared<Store>();
+  within(limit + kMargin, [made, connect = std::move(connect)] { *made = connect(); }, {.stop = true});
   return *made;
 }
 
-// Reports that the store belongs to another job.
-[[noreturn]] void refuse_other_secret(const LaunchEnvironment& place, const char* how) {
-  throw UsageError("rank " + std::to_string(place.rank) + " of job " + place.job + " met a store at " +
-                   port_of(place) + " that does not know this job's secret (" + how +
-                   "): two jobs at one port; give each its own MASTER_PORT, and all processes of one job the "
-                   "same HOLDFAST_JOB_SECRET");
+Store make_store(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
+  if (place.world_size == 1) return c10::make_intrusive<c10d::HashStore>();
+  c10d::TCPStoreOptions options;
+  options.port = place.master_port;
+  options.waitWorkers = false;
+  options.timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
+  std::string host = host_to_meet_at(place);
+  if (keeps_it) {
+    options.isServer = true;
+    options.masterListenFd = listen_for(place);
+    host = own_end(*options.masterListenFd).first;
+    if (host.empty()) host = "127.0.0.1";
+  }
+  return connected(limit, [host, options, end = Clock::real().now() + limit]() -> Store {
+    if (!options.isServer) await_listener(host, options.port, end, stop_signal_came);
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
 }
 
-std::shared_ptr<RankStore> reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
+Store reach(const LaunchEnvironment& place, Duration limit, bool keeps_it) {
   const std::string who = "rank " + std::to_string(place.rank);
   std::string reason;
   try {
     return make_store(place, limit, keeps_it);
   } catch (const SilentStore& silent) {
     reason = silent.what();
-  } catch (const OtherSecret& other) {
-    refuse_other_secret(place, other.what());
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -150,12 +162,6 @@ std::shared_ptr<RankStore> reach(const LaunchEnvironment& place, Duration limit,
   throw GroupError(who + " on " + host_name() + " did not reach rank 0's store at " + port_of(place) +
                    " within " + format_duration(limit) + " (" + reason +
                    "): does rank 0 run, is MASTER_ADDR its host, does a firewall let the port through?");
-}
-
-// Without the secret nobody can guess a key, also in a store that torchrun keeps.
-std::string prefix_of(const LaunchEnvironment& place) {
-  const std::string stem = "holdfast/";
-  return place.secret.empty() ? stem : stem + in_hex(keyed_hash(place.secret, "keys")).substr(0, 32) + "/";
 }
 
 }  // namespace
@@ -173,7 +179,7 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
   const bool keeps_it = place.rank == 0 && !place.agent_keeps_store;
   bool too_early = false;
   for (SteadyTime try_until = end;; try_until = Clock::real().now() + limit) {
-    StoreLine line(reach(place, limit, keeps_it), prefix_of(place));
+    StoreLine line(std::make_shared<C10dStore>(reach(place, limit, keeps_it), place.world_size), "holdfast/");
     line.heed_stop(true);
     try {
       // False: this store is that of an earlier start, whose ranks have met already. The next rank 0 makes a
@@ -200,30 +206,19 @@ StoreLine meet(const LaunchEnvironment& place, Duration limit) {
   }
 }
 
-std::shared_ptr<RankStore> connect_again(const LaunchEnvironment& place, const StoreLine& line,
-                                         Duration limit) {
-  const auto met = std::dynamic_pointer_cast<StoreConnection>(line.store());
-  if (met == nullptr) return reach(place, limit, false);
-  const auto made = std::make_shared<std::shared_ptr<RankStore>>();
+Store connect_again(const LaunchEnvironment& place, const StoreLine& line, Duration limit) {
   try {
-    within(limit + kMargin, [made, met] { *made = met->again(); }, {.stop = true});
-  } catch (const SilentStore& silent) {
-    throw GroupError("rank 0's store at " + port_of(place) + " went silent when the ranks had met (" +
-                     silent.what() + "): rank 0 has ended or hangs; its log says why");
+    const auto met = std::dynamic_pointer_cast<C10dStore>(line.store());
+    const Store again = connected(limit, [met] { return met->another(); });
+    again->setTimeout(std::chrono::ceil<std::chrono::milliseconds>(limit));
+    return again;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw GroupError("rank 0's store at " + port_of(place) + " closed when the ranks had met (" +
-                     brief(error) + "): rank 0 has ended; its log says why");
+    throw GroupError("rank 0's store at " + port_of(place) +
+                     " closed or went silent when the ranks had met (" + brief(error) +
+                     "): rank 0 has ended or hangs; its log says why");
   }
-  return *made;
-}
-
-c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration limit) {
-  if (const auto own = std::dynamic_pointer_cast<StoreConnection>(line.store())) {
-    return c10::make_intrusive<StoreClient>(own, limit);
-  }
-  return dynamic_cast<const ForeignStore&>(*line.store()).store();
 }
 
 }}  // namespace holdfast::v0_2

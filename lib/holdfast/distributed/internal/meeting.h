@@ -1,9 +1,9 @@
 // How ranks find each other. All connect to one store and say which rank they are; rank 0 tells them whether
-// all are there. The store is in rank 0's process (store_server.h), at MASTER_ADDR, or on the loopback device
-// if all ranks are on one host. Clients prove that they know the job's secret. torchrun's agent has its own
-// TCPStore, without proofs.
+// all are there. The store is c10d's TCPStore, in rank 0's process or in that of torchrun's agent. Rank 0
+// listens at MASTER_ADDR alone, or on the loopback device if all ranks are on one host. The store serves
+// whoever reaches it.
 //
-// Keys are below "holdfast/" and a hash of the secret (ranks/attendance.h has them).
+// Keys are below "holdfast/" (ranks/attendance.h has them).
 //
 // Errors: UsageError and GroupError, as in process_group.h. Threads: one.
 #pragma once
@@ -24,11 +24,8 @@ std::string brief(const std::exception& error);
 // one. The returned line heeds stop signals. `place` has more than one rank, except in tests.
 StoreLine meet(const LaunchEnvironment& place, Duration limit);
 
-// A second connection to the store of a finished meeting. Requires more than one rank.
-std::shared_ptr<RankStore> connect_again(const LaunchEnvironment& place, const StoreLine& line,
-                                         Duration limit);
-
-// The line's store for Gloo and NCCL, over the same connection.
-c10::intrusive_ptr<c10d::Store> c10d_store_of(const StoreLine& line, Duration limit);
+// Another connection to the store of a finished meeting, with `limit` for each of its calls.
+c10::intrusive_ptr<c10d::Store> connect_again(const LaunchEnvironment& place, const StoreLine& line,
+                                              Duration limit);
 
 }}  // namespace holdfast::v0_2

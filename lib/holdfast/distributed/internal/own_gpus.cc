@@ -49,9 +49,8 @@ std::string shared_gpu(std::span<const std::string> gpus) {
 }
 
 void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const RankGpu& gpu, Duration limit) {
-  const auto keys = keys_of_ranks("gpu", place.world_size);
-  line.set(keys[static_cast<std::size_t>(place.rank)], gpu.name + kUnlessShared + why_not_shared(gpu));
-  const auto missing = ranks_of_keys(line.missing(keys, limit));
+  line.bring("gpu", place.rank, place.world_size, gpu.name + kUnlessShared + why_not_shared(gpu));
+  const auto missing = line.absent("gpu", place.world_size, limit);
   if (!missing.empty()) {
     throw GroupError(ranks_in_words(missing) + " did not say which GPU is theirs within " +
                      format_duration(limit) + ": start all ranks again");
@@ -59,7 +58,7 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const Ran
   // Every rank looks at all texts, so every rank ends with the same message.
   std::vector<std::string> gpus;
   std::string refusal;
-  for (const std::string& text : line.get_all(keys)) {
+  for (const auto& [rank, text] : line.came("gpu")) {
     const auto end = text.find(kUnlessShared);
     gpus.push_back(text.substr(0, end));
     if (refusal.empty() && end != std::string::npos) refusal = text.substr(end + 1);
@@ -76,9 +75,8 @@ void require_own_gpus(StoreLine& line, const LaunchEnvironment& place, const Ran
     return;
   }
   // The store ends with rank 0, so rank 0 waits until the others have read it.
-  auto others = keys_of_ranks("gpu-known", place.world_size);
-  line.set(others[static_cast<std::size_t>(place.rank)], "");
-  if (place.rank == 0) line.missing(others, kUntilAllKnow);
+  line.bring("gpu-known", place.rank, place.world_size);
+  if (place.rank == 0) line.absent("gpu-known", place.world_size, kUntilAllKnow);
   throw UsageError(shared + ", and NCCL wants one for each" + refusal);
 }
 

@@ -1,9 +1,7 @@
-#include "holdfast/ranks/sockets.h"
+#include "holdfast/distributed/internal/listening.h"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,8 +23,8 @@ constexpr Duration kFirstRetry = 20ms;
 constexpr Duration kLongestRetry = 500ms;
 // A host that swallows packets must not take all the time: another address of the name may answer.
 constexpr Duration kOneTry = 10s;
-constexpr Duration kBetweenQuestions = 200ms;  // between two calls of give_up
-constexpr int kBacklog = 4096;                 // connections that wait to be accepted
+constexpr int kBetweenQuestions = 200;  // ms between two calls of give_up
+constexpr int kBacklog = 4096;          // connections that wait to be accepted
 
 struct FreeAddress {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
@@ -38,8 +36,7 @@ Addresses resolve(const std::string& host, std::uint16_t port, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const char* const name = host.empty() ? nullptr : host.c_str();
-  if (getaddrinfo(name, std::to_string(port).c_str(), &hints, &list) != 0) return nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return nullptr;
   return Addresses(list);
 }
 
@@ -57,40 +54,28 @@ std::string in_numbers(const sockaddr* address, socklen_t length) {
   return failed == 0 ? text.data() : std::string();
 }
 
-// On failure errno has the reason.
-Socket try_to_connect(const addrinfo& target, SteadyTime end, const std::function<bool()>& give_up) {
-  Socket made(::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.get() < 0) return made;
-  // A connection to this machine may succeed at once.
-  if (::connect(made.get(), target.ai_addr, target.ai_addrlen) != 0) {
-    // A socket that does not block connects in the background, and says so by this error.
-    if (errno != EINPROGRESS) return Socket();
-    pollfd wait{made.get(), POLLOUT, 0};
-    // In short waits, so that a signal or a lost rank ends it soon.
-    while (::poll(&wait, 1, timeout_until(std::min(end, Clock::real().now() + kBetweenQuestions))) <= 0) {
-      if (Clock::real().now() < end && !give_up()) continue;
-      errno = ETIMEDOUT;
-      return Socket();
+// 0, or the reason why nobody answers there.
+int try_to_connect(const addrinfo& target, SteadyTime end, const std::function<bool()>& give_up) {
+  const int made = ::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0) return errno;
+  int error = ::connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd wait{made, POLLOUT, 0};
+    socklen_t size = sizeof error;
+    // In short waits, so that a signal ends it soon.
+    while (::poll(&wait, 1, kBetweenQuestions) <= 0 && Clock::real().now() < end && !give_up()) continue;
+    // Whether a connection that was begun has succeeded stands here.
+    if (wait.revents == 0) {
+      error = ETIMEDOUT;
+    } else if (::getsockopt(made, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+      error = errno;
     }
   }
-  int error = 0;
-  // Whether a connection that was begun has succeeded stands here.
-  socklen_t size = sizeof error;
-  if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-    errno = error;
-    return Socket();
-  }
-  send_without_delay(made.get());
-  // Blocking from here on: the callers wait with poll() where they need a limit.
-  ::fcntl(made.get(), F_SETFL, 0);
-  return made;
+  ::close(made);
+  return error;
 }
 
 }  // namespace
-
-Socket::~Socket() {
-  if (number_ >= 0) ::close(number_);
-}
 
 std::vector<Endpoint> endpoints_of(const std::string& host) {
   std::vector<Endpoint> found;
@@ -101,21 +86,22 @@ std::vector<Endpoint> endpoints_of(const std::string& host) {
   return found;
 }
 
-std::optional<Socket> listen_at(const std::string& address, std::uint16_t port) {
+int listen_at(const std::string& address, std::uint16_t port) {
   // What errno says if no address fits at all.
   errno = EADDRNOTAVAIL;
   const Addresses list = resolve(address, port, AI_PASSIVE | AI_NUMERICHOST);
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
-    // Non-blocking: accept() must not wait for a client that has gone meanwhile.
-    Socket made(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (made.get() < 0) continue;
+    const int made = ::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (made < 0) continue;
     const int yes = 1;
     // Without it, a restart within a minute finds the port still taken by the dead run's connections.
-    ::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (::bind(made.get(), one->ai_addr, one->ai_addrlen) == 0 && ::listen(made.get(), kBacklog) == 0)
-      return made;
+    ::setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (::bind(made, one->ai_addr, one->ai_addrlen) == 0 && ::listen(made, kBacklog) == 0) return made;
+    const int reason = errno;
+    ::close(made);
+    errno = reason;
   }
-  return std::nullopt;
+  return -1;
 }
 
 std::pair<std::string, std::uint16_t> own_end(int socket) {
@@ -133,45 +119,22 @@ std::pair<std::string, std::uint16_t> own_end(int socket) {
   return {IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr) ? "" : in_numbers(generic, length), ntohs(six.sin6_port)};
 }
 
-Socket connect_to(const std::string& host, std::uint16_t port, SteadyTime end,
-                  const std::function<bool()>& give_up) {
+void await_listener(const std::string& host, std::uint16_t port, SteadyTime end,
+                    const std::function<bool()>& give_up) {
   for (Duration pause = kFirstRetry;; pause = std::min(2 * pause, kLongestRetry)) {
     std::string why = "no such host";
     // Resolves the name at each try: DNS may know it only when that machine is up.
     const Addresses list = resolve(host, port, 0);
     for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
-      Socket made = try_to_connect(*one, std::min(end, Clock::real().now() + kOneTry), give_up);
-      if (made.get() >= 0) return made;
-      why = std::strerror(errno);
+      const int error = try_to_connect(*one, std::min(end, Clock::real().now() + kOneTry), give_up);
+      if (error == 0) return;
+      why = std::strerror(error);
     }
     if (Clock::real().now() >= end || give_up()) {
       throw std::runtime_error("no connection to " + host + ":" + std::to_string(port) + ": " + why);
     }
     Clock::real().sleep_for(pause);
   }
-}
-
-int timeout_until(SteadyTime end) {
-  // Rounded up, so that a wait does not end just before its time and loop.
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::real().now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
-}
-
-void send_without_delay(int socket) {
-  // Messages here are small and wait for answers; collecting them would cost 40 ms each.
-  const int yes = 1;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-}
-
-bool send_all(int socket, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    // MSG_NOSIGNAL: a closed connection is an error here and must not raise SIGPIPE.
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(sent));
-  }
-  return true;
 }
 
 }}  // namespace holdfast::v0_2
