@@ -62,6 +62,8 @@ void StoreLine::throw_if_told_to_stop() const {
 template <class Work>
 auto StoreLine::call(Duration limit, Work work) {
   using Answer = decltype(work(*store_));
+  // Here, because a loop of short calls may never be inside one when the signal comes.
+  throw_if_told_to_stop();
   // After one silence each further call would wait as long for nothing.
   if (dead_) throw SilentStore("no answer");
   const auto answer = std::make_shared<std::optional<Answer>>();
