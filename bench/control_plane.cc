@@ -37,7 +37,7 @@ using namespace std::chrono_literals;
 constexpr int kHost = 8;       // ranks of a host
 constexpr int kProcess = 256;  // ranks of a child process
 constexpr int kVotes = 20;
-constexpr Duration kLimit = 5min;
+constexpr std::chrono::milliseconds kLimit = 5min;
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -110,7 +110,7 @@ void run_rank(const LaunchEnvironment& place) {
     rank.line.get("votes", kLimit);
     rank.vote(kVotes);
     const std::string who = rank.named();
-    StoreLine(rank.line.store(), "bench/").bring("who", place.rank, place.world_size, who);
+    StoreLine(rank.line.store(), "bench/").bring("named", place.rank, place.world_size, who);
     std::this_thread::sleep_for(kLimit);  // until rank 0 ends this process
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", place.rank, error.what());
@@ -194,8 +194,8 @@ int run(int ranks, Duration signs) {
   StoreLine line(zero.line.store(), "bench/");
   std::vector<int> others;
   for (int rank = 1; rank < last_host; ++rank) others.push_back(rank);
-  line.absent("who", others, 60s, true);
-  for (const auto& [rank, other] : line.came("who")) agree += other == who ? 1 : 0;
+  line.absent("named", others, 60s, true);
+  for (const auto& [rank, other] : line.came("named")) agree += other == who ? 1 : 0;
   account.tell("all others");
   std::printf("named: %s\nthe same words: %d of %zu other ranks; peak memory of rank 0: %.1f MiB\n",
               who.c_str(), agree, others.size(), static_cast<double>(resident_kib()) / 1024);

@@ -18,8 +18,8 @@ struct Setting {
   int ranks_of_host = 8;
   Duration silence = std::chrono::seconds(6);
   Duration step = std::chrono::milliseconds(200);
-  // Processor time of rank 0's store for a message, an answer, and a value in a long answer (measured by
-  // bench_control_plane on loopback).
+  // Processor time of rank 0's store for a message, an answer, and a value in a long answer (docs/figures.md
+  // says how they were measured).
   Duration message = std::chrono::microseconds(5);
   Duration answer = std::chrono::microseconds(11);
   Duration value = std::chrono::nanoseconds(100);
