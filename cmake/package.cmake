@@ -7,7 +7,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 # Two sets of targets, so that find_package(holdfast COMPONENTS core) needs no LibTorch.
 set(core_targets holdfast_core)
 get_property(modules GLOBAL PROPERTY HOLDFAST_MODULES)
-list(REMOVE_ITEM modules cli models)
+list(REMOVE_ITEM modules cli)
 set(torch_targets)
 foreach(name IN LISTS modules)
   set(component core)

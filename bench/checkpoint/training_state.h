@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "holdfast/models/resnet.h"
+#include "examples/models/resnet.h"
 #include "holdfast/state/train_state.h"
 
 namespace holdfast::bench {

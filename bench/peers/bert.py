@@ -1,4 +1,4 @@
-"""BERT for pre-training in plain torch: the layers, names and losses of lib/holdfast/models/bert.h, Hugging Face's keys.
+"""BERT for pre-training in plain torch: the layers, names and losses of examples/models/bert.h, Hugging Face's keys.
 LAMB as LambOptions have it, several tensors a kernel (torch._foreach_*): torch has none of its own.
 
     net = Bert(options("table")); loss = net.loss(batch)          # batch: the seven tensors of synthetic_text.h

@@ -1,4 +1,4 @@
-"""Inception v3 and v4 in plain torch.nn, the peers of lib/holdfast/models/inception_v3.h and inception_v4.h: same
+"""Inception v3 and v4 in plain torch.nn, the peers of examples/models/inception_v3.h and inception_v4.h: same
 layers, names and order, in both variants. Weights are given by who asks, so nothing is drawn here as those models do."""
 import torch
 from torch import nn

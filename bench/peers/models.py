@@ -1,4 +1,4 @@
-"""The models of lib/holdfast/models in plain torch.nn, by name and variant: same layers and names. Weights and inputs
+"""The models of examples/models in plain torch.nn, by name and variant: same layers and names. Weights and inputs
 are given by who asks, so there is no initialisation of the variant `table` here.
 
     net, loss_of = make(job)                 # a job of bench/precision_table/peer_job.h

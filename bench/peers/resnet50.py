@@ -1,4 +1,4 @@
-"""ResNet-50 in plain torch.nn, the peer of lib/holdfast/models/resnet.h: same layers, names and initialisation,
+"""ResNet-50 in plain torch.nn, the peer of examples/models/resnet.h: same layers, names and initialisation,
 the same `stem` and `width` switches; v1.5, or v1 with `stride_first`; ResNet-152 with other `blocks`."""
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""The Python peer of lib/holdfast/models/ssd*: SSD300 in plain torch, with the names and layouts of MLPerf's
+"""The Python peer of examples/models/ssd*: SSD300 in plain torch, with the names and layouts of MLPerf's
 (resnet34) and torchvision's (vgg16) originals, both losses, and the synthetic rule of the published table. Weights and
 inputs are given by who asks, so nothing is drawn here.
 

@@ -231,7 +231,7 @@ std::string disagreements_of(const Table& table) {
   }
   if (rows.empty()) return "";
   return "first losses differ from Python's by more than " + formatted("%g", kLargestLossDifference) + ": " +
-         rows + ": compare lib/holdfast/models with bench/peers, no figure of these rows counts";
+         rows + ": compare examples/models with bench/peers, no figure of these rows counts";
 }
 
 std::string csv_of(const Table& table) {

@@ -6,12 +6,12 @@
 #include <optional>
 #include <utility>
 
+#include "examples/models/bert.h"
+#include "examples/models/picture_model.h"
+#include "examples/models/ssd300.h"
+#include "examples/models/ssd_task.h"
 #include "holdfast/base/error.h"
 #include "holdfast/data/synthetic_text.h"
-#include "holdfast/models/bert.h"
-#include "holdfast/models/picture_model.h"
-#include "holdfast/models/ssd300.h"
-#include "holdfast/models/ssd_task.h"
 
 namespace holdfast::bench {
 namespace {

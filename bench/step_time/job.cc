@@ -6,7 +6,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
-#include "holdfast/models/picture_model.h"
+#include "examples/models/picture_model.h"
 
 namespace holdfast::bench {
 namespace {

@@ -20,9 +20,9 @@
 #include "../shared/program.h"
 #include "../shared/root.h"
 #include "../shared/temporary_folder.h"
+#include "examples/models/picture_model.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/freed_memory.h"
-#include "holdfast/models/picture_model.h"
 #include "job.h"
 
 namespace holdfast::bench { namespace {

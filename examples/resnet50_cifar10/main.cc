@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "data.h"
+#include "examples/models/resnet.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/freed_memory.h"
 #include "holdfast/base/last_words.h"
@@ -36,7 +37,6 @@
 #include "holdfast/kernels/batch_norm.h"
 #include "holdfast/metrics/background.h"
 #include "holdfast/metrics/console.h"
-#include "holdfast/models/resnet.h"
 #include "holdfast/optim/channels_last.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/optim/schedule.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/models/resnet.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/global_batch.h"
-#include "holdfast/models/resnet.h"
 #include "holdfast/precision/precision.h"
 
 namespace example {

@@ -5,8 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "examples/models/resnet.h"
 #include "holdfast/data/loader.h"
-#include "holdfast/models/resnet.h"
 #include "holdfast/train/trainer.h"
 #include "options.h"
 

@@ -19,14 +19,14 @@
 #include <string>
 #include <thread>
 
+#include "examples/models/alexnet.h"
+#include "examples/models/bert.h"
+#include "examples/models/picture_model.h"
+#include "examples/models/resnet.h"
+#include "examples/models/ssd_task.h"
+#include "examples/models/vgg.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/data/synthetic_text.h"
-#include "holdfast/models/alexnet.h"
-#include "holdfast/models/bert.h"
-#include "holdfast/models/picture_model.h"
-#include "holdfast/models/resnet.h"
-#include "holdfast/models/ssd_task.h"
-#include "holdfast/models/vgg.h"
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/decay_groups.h"
 #include "holdfast/optim/lamb.h"

@@ -12,7 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "holdfast/models/ssd_matching.h"
+#include "examples/models/ssd_matching.h"
 
 namespace holdfast::test {
 

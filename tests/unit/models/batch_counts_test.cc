@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "holdfast/models/resnet.h"
+#include "examples/models/resnet.h"
 #include "support/operator_counts.h"
 
 namespace holdfast::model_batch_counts { namespace {

@@ -1,6 +1,6 @@
 // BERT against numbers of Hugging Face's and NVIDIA's: loss, logits and gradients of a small one in float64,
 // three updates by LAMB; of BERT-Large the counts, and by night the numbers, too.
-#include "holdfast/models/bert.h"
+#include "examples/models/bert.h"
 
 #include <gmock/gmock.h>
 

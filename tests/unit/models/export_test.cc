@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "examples/models/ssd_task.h"
 #include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/models/ssd_task.h"
 #include "support/nightly.h"
 #include "support/ssd_boxes.h"
 #include "support/subprocess.h"

@@ -20,9 +20,9 @@
 #include <memory>
 #include <tuple>
 
+#include "examples/models/inception_block.h"
+#include "examples/models/inception_v3.h"
 #include "holdfast/base/error.h"
-#include "holdfast/models/inception_v3.h"
-#include "holdfast/models/internal/inception_block.h"
 #include "unit/models/exported_weights.h"
 #include "unit/models/inceptions.h"
 #include "unit/models/oracle_fill.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "holdfast/models/picture_model.h"
+#include "examples/models/picture_model.h"
 #include "unit/models/on_one_thread.h"
 
 namespace holdfast::test {

@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "examples/models/picture_model.h"
 #include "holdfast/base/error.h"
-#include "holdfast/models/picture_model.h"
 #include "support/nightly.h"
 #include "unit/models/oracle_fill.h"
 

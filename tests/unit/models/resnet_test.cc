@@ -1,4 +1,4 @@
-#include "holdfast/models/resnet.h"
+#include "examples/models/resnet.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

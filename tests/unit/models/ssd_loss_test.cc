@@ -1,6 +1,6 @@
 // The parts of SSD around its model, by hand: anchors, matching, mining, both losses, the table's synthetic
 // step.
-#include "holdfast/models/ssd_loss.h"
+#include "examples/models/ssd_loss.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
@@ -19,10 +19,10 @@
 #include <cmath>
 #include <functional>
 
+#include "examples/models/ssd300.h"
+#include "examples/models/ssd_anchors.h"
+#include "examples/models/ssd_task.h"
 #include "holdfast/base/error.h"
-#include "holdfast/models/ssd300.h"
-#include "holdfast/models/ssd_anchors.h"
-#include "holdfast/models/ssd_task.h"
 #include "support/ssd_boxes.h"
 
 namespace holdfast::test { namespace {

@@ -11,10 +11,10 @@
 #include <map>
 #include <set>
 
-#include "holdfast/models/ssd300.h"
-#include "holdfast/models/ssd_anchors.h"
-#include "holdfast/models/ssd_loss.h"
-#include "holdfast/models/ssd_task.h"
+#include "examples/models/ssd300.h"
+#include "examples/models/ssd_anchors.h"
+#include "examples/models/ssd_loss.h"
+#include "examples/models/ssd_task.h"
 #include "support/nightly.h"
 #include "support/ssd_boxes.h"
 #include "unit/models/on_one_thread.h"

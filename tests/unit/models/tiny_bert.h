@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "holdfast/models/bert.h"
+#include "examples/models/bert.h"
 #include "unit/models/on_one_thread.h"
 #include "unit/models/oracle_fill.h"
 

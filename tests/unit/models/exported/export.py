@@ -1,4 +1,4 @@
-"""What Python exports of the models of lib/holdfast/models: their keys, and weights in closed form.
+"""What Python exports of the models of examples/models: their keys, and weights in closed form.
 
     python export.py keys [MODEL…]                 # writes MODEL.keys beside this program, for export_test.cc
     python export.py weights MODEL FILE            # a safetensors file; prints {"source": …, "losses": {…}}
