@@ -173,9 +173,9 @@ def table(given):
               variables={"COMPUTE_SANITIZER": sanitizer()})
     t.recipe94("recipe94", 120, "the recipe's 30 epochs on CIFAR-10: accuracy and seconds", 30, "none",
                *(graph if t.cuda else []))
-    for bn in ("fused", "cudnn", "aten"):
+    for bn in ("fused", "aten"):
         t.rows(f"resnet50-{bn}", 40, f"ResNet-50 at 224, FP16, NHWC, eager and graph, --bn {bn}", "resnet50/fp16/nhwc",
-               bn=bn, gpu_only="cuDNN's norms need a GPU" if bn == "cudnn" else "")
+               bn=bn)
     t.rows("resnet50-python", 120, "ResNet-50 in a graph against Python eager", row, peers="eager", lacks=no_peers)
     t.add("checkpoint", 90, "what a save blocks and costs beside a GPU, and what it is made of",
           [t.bin / "bench_checkpoint", "--directory", "{work}", "--only", "split,gpu" if t.cuda else "commit", "--no-peers",

@@ -55,8 +55,7 @@ model,device,precision,gpus,samples_per_second,source.
 
 batch norms (--bn), of NHWC rows, also a column of the table; NCHW rows always have Torch's:
   aten     Torch's operators, one by one
-  cudnn    cuDNN's fused calls with additions and ReLUs: FP16 on a GPU; of ResNets, Inceptions and SSD300
-  fused    own kernels that do the same in every type; slow on a CPU; of ResNets, Inceptions and SSD300
+  fused    own kernels, with additions and ReLUs, in every type; slow on a CPU; of ResNets, Inceptions and SSD300
 
 graph: with SGD a replay is the whole step. LAMB counts its updates on the host: a replay of BERT's is one pass,
 forward and backward, and its update stays outside of the graph, launch by launch.
@@ -152,7 +151,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 65536));
   app.add_option("--variant", options.variant, "torchvision or table (torchvision)");
   app.add_option("--bn", options.bn,
-                 "batch norms of NHWC rows, with what stands behind them: aten, cudnn or fused (aten)");
+                 "batch norms of NHWC rows, with what stands behind them: aten or fused (aten)");
   app.add_option("--device", options.device, "cpu or cuda (cuda where there is one)");
   app.add_option("--memory", options.memory, "batch sizes for a GPU of 32 or 40 GB (by the device's memory)");
   app.add_option("--scale", options.scale,
@@ -203,7 +202,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   check_known("--layouts", kLayouts, choice.layouts);
   check_known("--modes", kModes, choice.modes);
   check_one("--variant", {"torchvision", "table"}, options.variant);
-  check_one("--bn", {"aten", "cudnn", "fused"}, options.bn);
+  check_one("--bn", {"aten", "fused"}, options.bn);
   check_one("--device", {"cpu", "cuda"}, options.device.empty() ? "cpu" : options.device);
   check_peers(options.peers);
   if (options.memory && *options.memory != 32 && *options.memory != 40) {

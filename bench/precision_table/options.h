@@ -14,7 +14,7 @@ struct Options {
   Choice choice;
   bool default_rows = false;  // nothing was chosen: choice.rows is by the device
   std::string variant = "torchvision";
-  std::string bn = "aten";      // for NHWC rows: aten, cudnn or fused
+  std::string bn = "aten";      // for NHWC rows: aten or fused
   std::string device;           // "cpu" or "cuda"; empty: cuda if there is one
   std::optional<int> memory;    // GB of the GPU of the published batch sizes; empty: by the device
   std::optional<double> scale;  // empty: by the device

@@ -10,7 +10,6 @@ namespace holdfast { inline namespace v0_2 {
 
 enum class BatchNormKind {
   aten,   // torch's separate operators: the reference
-  cudnn,  // cuDNN's fused calls: FP16 in channels_last on a GPU
   fused,  // Holdfast's kernels (kernels/batch_norm.h): FP32, FP16, BF16 in channels_last; slower than aten on
           // a CPU
 };

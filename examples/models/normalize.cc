@@ -46,8 +46,7 @@ Activation normalize(BatchNormKind kind, torch::nn::BatchNorm2d& norm, const at:
   if (parameters.training && !norm->options.momentum()) {
     parameters.momentum = 1 / (norm->num_batches_tracked.item<double>() + 1);
   }
-  Activation result = kind == BatchNormKind::fused ? fused_batch_norm(x, parameters, fusion)
-                                                   : cudnn_batch_norm(x, parameters, fusion);
+  Activation result = fused_batch_norm(x, parameters, fusion);
   if (!parameters.training) return result;
   // After the call: a failed one is not counted.
   if (norm->options.momentum()) {

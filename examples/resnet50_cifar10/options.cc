@@ -281,11 +281,9 @@ class Parser {
         ->group(group);
     app_.add_option("--bn", options_.bn,
                     "Batch norms, with the additions and ReLUs after them. aten: Torch's operators. fused: "
-                    "Holdfast's kernels, slow on a CPU. cudnn: cuDNN's, for GPUs in fp16. fused and cudnn "
-                    "need --channels-last")
-        ->transform(one_of<holdfast::BatchNormKind>({{"aten", holdfast::BatchNormKind::aten},
-                                                     {"cudnn", holdfast::BatchNormKind::cudnn},
-                                                     {"fused", holdfast::BatchNormKind::fused}}))
+                    "Holdfast's kernels, which need --channels-last and are slow on a CPU")
+        ->transform(one_of<holdfast::BatchNormKind>(
+            {{"aten", holdfast::BatchNormKind::aten}, {"fused", holdfast::BatchNormKind::fused}}))
         ->default_str("aten")
         ->type_name("NAME")
         ->group(group);

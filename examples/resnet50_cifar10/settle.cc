@@ -58,16 +58,12 @@ void settle_precision(Options& options, bool chosen) {
 
 void settle_batch_norm(const Options& options) {
   if (options.bn == holdfast::BatchNormKind::aten) return;
-  const std::string choice = "--bn " + std::string(word_of(options.bn));
+  const std::string choice = "--bn fused";
   if (!options.channels_last) throw holdfast::UsageError(choice + " needs --channels-last");
   const bool half =
       options.precision == holdfast::Precision::fp16 || options.precision == holdfast::Precision::bf16;
   if (const int multiple = half ? 8 : 4; options.width % multiple != 0) {
     throw holdfast::UsageError(choice + " needs a --width that is a multiple of " + std::to_string(multiple));
-  }
-  if (options.bn == holdfast::BatchNormKind::cudnn &&
-      !(options.cuda && options.precision == holdfast::Precision::fp16)) {
-    throw holdfast::UsageError(choice + " needs a GPU and --precision fp16; --bn fused takes all precisions");
   }
 }
 

@@ -1,11 +1,10 @@
-// Fused batch norms on a real device: own kernels and cuDNN's, at sizes that fill it, and in a captured
-// graph. Without a GPU every test is skipped and says so.
+// Fused batch norms on a real device: at sizes that fill it, and in a captured graph. Without a
+// GPU every test is skipped and says so.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
-#include "holdfast/base/error.h"
 #include "unit/kernels/batch_norm_cases.h"
 
 namespace holdfast::test { namespace {
@@ -53,19 +52,6 @@ TEST_F(FusedBatchNormOnCuda, HasTheBitsOfACpu) {
     EXPECT_TRUE(there.y.main.cpu().equal(here.y.main));
     EXPECT_TRUE(there.z.grad().cpu().equal(here.z.grad()));
   }
-}
-
-TEST_F(FusedBatchNormOnCuda, CuDnnAgrees) {
-  for (const Shape& shape : {Shape{32, 256, 56, 56}, Shape{64, 2048, 7, 7}}) {
-    for (const bool add : {false, true}) {
-      for (const bool relu : {false, true}) {
-        expect_exact_enough({.type = at::kHalf, .shape = shape, .add = add, .relu = relu}, at::kCUDA,
-                            &cudnn_batch_norm);
-      }
-    }
-  }
-  NormRun run = inputs_of({.type = at::kFloat}, at::kCUDA);
-  EXPECT_THROW(forward_and_backward(run, {.type = at::kFloat}, &cudnn_batch_norm), UsageError);
 }
 
 TEST_F(FusedBatchNormOnCuda, IsCapturedInAGraph) {

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NesterovOfLamb", {"--optimizer", "lamb", "--nesterov"}, {"--nesterov", "lamb"}},
         Wrong{"FusedWithoutItsLayout", {"--bn", "fused"}, {"--bn fused", "--channels-last"}},
         Wrong{"FusedTooNarrow", {"--bn", "fused", "--channels-last", "--width", "6"}, {"--width", "4"}},
-        Wrong{"CudnnOnACpu", {"--bn", "cudnn", "--channels-last"}, {"--bn cudnn", "GPU", "--bn fused"}},
+        Wrong{"NormsOfCudnn", {"--bn", "cudnn", "--channels-last"}, {"--bn", "aten", "fused"}},
         Wrong{"MicroBatchesDoNotDivide",
               {"--batch-size", "127", "--micro-batch-size", "64"},
               {"--batch-size", "127", "make it 126 or 128"}},

@@ -47,20 +47,17 @@ struct Activation {
   at::Tensor shortcut;
 };
 
-// Both compute torch::nn::BatchNorm2d's formulas: momentum, the running variance without bias, evaluation by
+// Computes torch::nn::BatchNorm2d's formulas: momentum, the running variance without bias, evaluation by
 // running statistics. Statistics and sums are FP32. Only y and the gradients are rounded to 16 bits, so
 // results are closer to exact ones than those of separate operators, and have other bits. On one device equal
 // inputs always give equal bits.
 //
-// Holdfast's own kernels: FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the
-// CPU path is for tests, and to continue a run of a GPU.
+// FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the CPU path is for tests, and
+// to continue a run of a GPU.
 HOLDFAST_EXPORT Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                                             const BatchNormFusion& fusion = {});
 // Compiles the kernels of fused_batch_norm() for inputs of this type now, all at once, instead of in the
 // first step. Does nothing on a CPU.
 HOLDFAST_EXPORT void prepare_fused_batch_norm(at::ScalarType type, c10::Device device);
-// cuDNN's fused calls: FP16 on a GPU only. Adds the gradients of the two paths with a separate operator.
-HOLDFAST_EXPORT Activation cudnn_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
-                                            const BatchNormFusion& fusion = {});
 
 }}  // namespace holdfast::v0_2

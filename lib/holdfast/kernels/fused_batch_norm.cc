@@ -114,7 +114,6 @@ at::Tensor running_statistics(const BatchNormParameters& norm) {
 template <class T>
 BatchNormResult forward_as(const BatchNormCall& call) {
   BatchNormResult result{.y = at::empty_like(call.x, call.x.options(), at::MemoryFormat::ChannelsLast),
-                         .kept_y = {},
                          .statistics = {},
                          .mask = {}};
   const Work<T> work(call.x);
@@ -193,28 +192,22 @@ BatchNormGradients backward_as(const BackwardCall& call) {
   return found;
 }
 
-struct OwnKernels {
-  static BatchNormResult forward(const BatchNormCall& call) {
-    return for_type(call.x.scalar_type(), [&](auto like) { return forward_as<decltype(like)>(call); });
-  }
-  static BatchNormGradients backward(const BackwardCall& call) {
-    return for_type(call.x.scalar_type(), [&](auto like) { return backward_as<decltype(like)>(call); });
-  }
-};
-
 }  // namespace
+
+namespace internal {
+
+BatchNormResult fused_forward(const BatchNormCall& call) {
+  return for_type(call.x.scalar_type(), [&](auto like) { return forward_as<decltype(like)>(call); });
+}
+BatchNormGradients fused_backward(const BackwardCall& call) {
+  return for_type(call.x.scalar_type(), [&](auto like) { return backward_as<decltype(like)>(call); });
+}
+
+}  // namespace internal
 }  // namespace kernels
 
 void prepare_fused_batch_norm(at::ScalarType type, c10::Device device) {
   kernels::for_type(type, [&](auto like) { kernels::prepare<kernels::kBatchNorm, decltype(like)>(device); });
-}
-
-Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
-                            const BatchNormFusion& fusion) {
-  // An empty batch only asks for shapes, and CUDA refuses a grid without blocks.
-  if (x.numel() == 0) return kernels::internal::by_operators(x, parameters, fusion);
-  kernels::internal::require_fused_shape(x, parameters, fusion);
-  return kernels::internal::BatchNormNode<kernels::OwnKernels>::run(x, parameters, fusion);
 }
 
 }}  // namespace holdfast::v0_2

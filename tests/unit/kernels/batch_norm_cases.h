@@ -69,18 +69,16 @@ inline NormRun inputs_of(const NormCase& one, c10::Device device) {
   return run;
 }
 
-using NormFunction = Activation (*)(const at::Tensor&, const BatchNormParameters&, const BatchNormFusion&);
-
-inline void forward_and_backward(NormRun& run, const NormCase& one, NormFunction norm = &fused_batch_norm) {
-  run.y = norm(run.x,
-               {.weight = run.weight,
-                .bias = run.bias,
-                .running_mean = run.mean,
-                .running_var = run.variance,
-                .momentum = 0.3,
-                .eps = 1e-3,
-                .training = one.training},
-               {.add = one.add ? std::optional(run.z) : std::nullopt, .relu = one.relu});
+inline void forward_and_backward(NormRun& run, const NormCase& one) {
+  run.y = fused_batch_norm(run.x,
+                           {.weight = run.weight,
+                            .bias = run.bias,
+                            .running_mean = run.mean,
+                            .running_var = run.variance,
+                            .momentum = 0.3,
+                            .eps = 1e-3,
+                            .training = one.training},
+                           {.add = one.add ? std::optional(run.z) : std::nullopt, .relu = one.relu});
   std::vector<at::Tensor> ends;
   std::vector<at::Tensor> gradients;
   if (one.main) {
@@ -128,14 +126,13 @@ inline double tolerance(at::ScalarType type) {
   return type == at::kFloat ? 2e-6 : type == at::kHalf ? 1.5e-3 : 1.2e-2;
 }
 
-inline void expect_exact_enough(const NormCase& one, c10::Device device,
-                                NormFunction norm = &fused_batch_norm) {
+inline void expect_exact_enough(const NormCase& one, c10::Device device) {
   SCOPED_TRACE(text_of(one));
   NormRun run = inputs_of(one, device);
   NormRun before = run;
   before.mean = run.mean.clone();
   before.variance = run.variance.clone();
-  forward_and_backward(run, one, norm);
+  forward_and_backward(run, one);
   const NormRun right = exact(before, one, run.y.main.detach());
   const double most = tolerance(one.type);
   EXPECT_LE(distance(run.y.main, right.y.main), most);

@@ -244,15 +244,12 @@ TEST(ResNet, SaysWhatFusedBatchNormsNeed) {
   using testing::HasSubstr;
   EXPECT_EQ(said(BatchNormKind::fused, pictures_of(1)), "accepted");
   EXPECT_THAT(said(BatchNormKind::fused, pictures_of(1).contiguous()), HasSubstr("--channels-last"));
-  EXPECT_THAT(said(BatchNormKind::cudnn, pictures_of(1)), HasSubstr("is for CUDA devices, not cpu"));
-  for (const BatchNormKind kind : {BatchNormKind::fused, BatchNormKind::cudnn}) {
-    ResNet counted = small(18, kind);  // as count_work() does
-    counted->eval();
-    EXPECT_EQ(counted->forward(at::zeros({0, 3, 12, 12})).sizes(), (at::IntArrayRef{0, 10}));
-  }
+  ResNet counted = small(18, BatchNormKind::fused);  // as count_work() does
+  counted->eval();
+  EXPECT_EQ(counted->forward(at::zeros({0, 3, 12, 12})).sizes(), (at::IntArrayRef{0, 10}));
   EXPECT_EQ(holdfast::parse_batch_norm("fused"), BatchNormKind::fused);
-  EXPECT_EQ(holdfast::word_of(BatchNormKind::cudnn), "cudnn");
-  EXPECT_THROW(holdfast::parse_batch_norm("fast"), holdfast::UsageError);
+  EXPECT_EQ(holdfast::word_of(BatchNormKind::fused), "fused");
+  EXPECT_THROW(holdfast::parse_batch_norm("cudnn"), holdfast::UsageError);
 }
 
 TEST(ResNet, RefusesUnknownShapes) {
