@@ -55,13 +55,12 @@ class Measured final : public Source {
   std::thread::id training_;
 };
 
-void measure(CloudProvider provider, const char* name, Duration time) {
+void measure(const char* name, Duration time) {
   MetadataServer server;
-  for (const auto& [variable, value] : server.environment(provider))
-    setenv(variable.c_str(), value.c_str(), 1);
+  for (const auto& [variable, value] : server.environment(name)) setenv(variable.c_str(), value.c_str(), 1);
   Cost cost;
   Monitor monitor;
-  monitor.add(std::make_unique<Measured>(make_cloud_source(provider, Clock::real()), cost,
+  monitor.add(std::make_unique<Measured>(make_cloud_source(*find_provider(name), Clock::real()), cost,
                                          std::this_thread::get_id()));
   monitor.start();
   std::this_thread::sleep_for(time);
@@ -81,7 +80,7 @@ void measure(CloudProvider provider, const char* name, Duration time) {
 
 int main(int argc, char** argv) {
   const Duration time = std::chrono::seconds(argc > 1 ? std::atoi(argv[1]) : 30);
-  measure(CloudProvider::ec2, "ec2", time);
-  measure(CloudProvider::gcp, "gcp", time);
-  measure(CloudProvider::azure, "azure", time);
+  measure("ec2", time);
+  measure("gcp", time);
+  measure("azure", time);
 }

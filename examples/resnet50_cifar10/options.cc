@@ -10,6 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/text.h"
+#include "holdfast/interruption/sources.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/store/retention_text.h"
 #include "settle.h"
@@ -45,9 +46,13 @@ Rank 0 writes and reports. A run can resume with any number of ranks.)";
 
 std::string environment_help() {
   std::string text = "Environment:\n";
-  for (const auto& variable : holdfast::env_variables()) {
-    text += "  " + std::string(variable.name) + "  " + variable.meaning + "\n";
-  }
+  const auto add = [&](const auto& variables) {
+    for (const auto& variable : variables) {
+      text += "  " + std::string(variable.name) + "  " + variable.meaning + "\n";
+    }
+  };
+  add(holdfast::env_variables());
+  add(holdfast::source_variables());
   text += "\nExit codes, and whether to start again:\n";
   for (const auto& row : holdfast::exit_code_rows()) {
     if (*row.again == '\0') continue;  // of tools alone

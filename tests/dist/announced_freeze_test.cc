@@ -21,7 +21,7 @@ class Freeze : public testing::Test {
   Freeze() {
     for (const int rank : {0, 1}) {
       Environment place = meeting_.of_rank(rank);
-      place.merge(azure_.environment(CloudProvider::azure));
+      place.merge(azure_.environment("azure"));
       place["HOLDFAST_SOURCES"] = "signal,azure";  // of the ranks of a machine the first asks for all
       place["HOLDFAST_SILENCE"] = "2s";
       ranks_[rank] = std::make_unique<Subprocess>(

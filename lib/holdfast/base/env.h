@@ -1,4 +1,5 @@
-// Every environment variable that Holdfast reads, in one place. No other file calls getenv.
+// Every environment variable that Holdfast reads, in one place. No other file calls getenv. Variables of
+// cloud providers are in their table (interruption/cloud_providers.h).
 //
 // A variable that is unset or empty counts as not given. A malformed value throws UsageError, which names the
 // variable, the value and the expected form. Only the log has a silent default (configure_log() in log.h).
@@ -46,27 +47,12 @@ inline constexpr EnvVariable kEnvNoticeFile{
 // interruption/sources.h lists the sources and the default.
 inline constexpr EnvVariable kEnvSources{
     "HOLDFAST_SOURCES",
-    "interruption sources, of signal,file,deadline,cloud,ec2,gcp,azure (default signal,file,deadline,cloud); "
-    "signals are heard in any case"};
+    "interruption sources, of signal,file,deadline,cloud and providers, such as ec2 (default "
+    "signal,file,deadline,cloud); signals are heard in any case"};
 // See interruption/required_sight.h.
 inline constexpr EnvVariable kEnvRequireSource{"HOLDFAST_REQUIRE_SOURCE",
                                                "sources, such as ec2, without which no run starts: 75 while "
                                                "one is silent, 78 where there is none (default none)"};
-// Addresses of the metadata services. Variables that a provider's own tools know keep their names. Each
-// variable also tells Holdfast which provider this machine belongs to.
-inline constexpr EnvVariable kEnvEc2Endpoint{
-    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-    "address of EC2's metadata service (default http://169.254.169.254 on EC2's machines)"};
-inline constexpr EnvVariable kEnvEc2Mode{
-    "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE",
-    "IPv6: EC2's metadata service is asked at http://[fd00:ec2::254] (default IPv4)"};
-inline constexpr EnvVariable kEnvEc2Disabled{"AWS_EC2_METADATA_DISABLED",
-                                             "true: never ask EC2's metadata service (default false)"};
-inline constexpr EnvVariable kEnvGcpHost{
-    "GCE_METADATA_HOST", "host[:port] of Google's metadata server (default 169.254.169.254 on its machines)"};
-inline constexpr EnvVariable kEnvAzureEndpoint{
-    "HOLDFAST_AZURE_METADATA_ENDPOINT",
-    "address of Azure's metadata service (default http://169.254.169.254 on its machines)"};
 // See interruption/azure_source.h.
 inline constexpr EnvVariable kEnvApproveEnd{
     "HOLDFAST_APPROVE_END",

@@ -14,7 +14,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/loaded_library.h"
-#include "holdfast/interruption/cloud_source.h"
+#include "holdfast/interruption/cloud_providers.h"
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/io/volume_report.h"
 
@@ -57,11 +57,6 @@ std::string libtorch_version(const fs::path& root) {
 // 12080 is 12.8.
 std::string cuda_version(int number) {
   return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10);
-}
-
-const char* word_of(CloudProvider provider) {
-  if (provider == CloudProvider::ec2) return "EC2";
-  return provider == CloudProvider::gcp ? "Google" : "Azure";
 }
 
 // By the place on the bus: NVML counts all GPUs, CUDA those of CUDA_VISIBLE_DEVICES, and in another order.
@@ -189,17 +184,24 @@ std::vector<Finding> check_libraries() {
 
 std::vector<Finding> check_metadata_service(Clock& clock, const fs::path& system_root) {
   const std::string sources = env_text(kEnvSources).value_or("cloud");
-  const auto asks = [&](const char* name) { return sources.find(name) != std::string::npos; };
-  if (!asks("cloud") && !asks("ec2") && !asks("gcp") && !asks("azure")) {
+  const auto asks = [&](std::string_view name) { return sources.find(name) != std::string::npos; };
+  const auto providers = cloud_providers();
+  if (!asks("cloud") && std::none_of(providers.begin(), providers.end(),
+                                     [&](const CloudProvider& provider) { return asks(provider.name); })) {
     return {{ok, "notices", "HOLDFAST_SOURCES names no metadata service: none is asked", {}}};
   }
-  const auto provider = detect_cloud(system_root);
-  if (!provider)
-    return {{ok, "notices", "no EC2, Google or Azure machine; signals and notice files are heard", {}}};
-  const std::string name = word_of(*provider);
+  const CloudProvider* const provider = detect_cloud(system_root);
+  if (provider == nullptr) {
+    return {{ok,
+             "notices",
+             "this machine's firmware names none of " + provider_companies() +
+                 "; signals and notice files are heard",
+             {}}};
+  }
+  const std::string name(provider->company);
   const auto source = make_cloud_source(*provider, clock);
   if (source == nullptr) {
-    return {{warning, "notices", name + "'s metadata service is switched off (AWS_EC2_METADATA_DISABLED)",
+    return {{warning, "notices", name + "'s metadata service is switched off (" + provider->off->name + ")",
              "unset that variable"}};
   }
   // One question by the code that a run asks with, so the answer holds for a run.

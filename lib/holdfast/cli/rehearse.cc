@@ -38,11 +38,6 @@ struct RehearseRequest {
   std::filesystem::path directory;
 };
 
-CloudProvider provider_of(const std::string& name) {
-  if (name == "gcp") return CloudProvider::gcp;
-  return name == "azure" ? CloudProvider::azure : CloudProvider::ec2;
-}
-
 class Rehearsal {
  public:
   explicit Rehearsal(const RehearseRequest& options)
@@ -53,7 +48,7 @@ class Rehearsal {
                                         : options.provider == "ec2" ? "2min"
                                                                     : "30s")),
         grace_(time_to_leave()),
-        environment_(server_.environment(provider_of(options.provider))),
+        environment_(server_.environment(options.provider)),
         watch_(options.directory) {
     // Only the simulated service: what the real machine announces stays out.
     environment_["HOLDFAST_SOURCES"] = "signal,file,deadline," + options.provider;

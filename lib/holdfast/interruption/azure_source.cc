@@ -1,18 +1,10 @@
 #include "holdfast/interruption/azure_source.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <utility>
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/announced_end.h"
-#include "holdfast/interruption/internal/azure_words.h"
-#include "holdfast/interruption/internal/http_client.h"
-#include "holdfast/interruption/internal/refusals.h"
 #include "holdfast/interruption/internal/shown_text.h"
-#include "holdfast/interruption/internal/sight.h"
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/service_time.h"
 
@@ -34,47 +26,13 @@ constexpr std::string_view kMachine = "/metadata/instance/compute/name?api-versi
 
 }  // namespace
 
-class AzureConversation final : public ServiceSource::Conversation {
- public:
-  AzureConversation(Clock& clock, AzureOptions options)
-      : clock_(clock),
-        options_(std::move(options)),
-        sight_(clock, "Azure's metadata service", options_.blind_after),
-        end_(clock, kAzureName, kUnknownNoticeTime),
-        refusals_(clock) {}
+AzureSource::AzureSource(Clock& clock, AzureOptions options)
+    : ServiceSource(clock, kAzureName, "Azure's metadata service", kUnknownNoticeTime, options.blind_after),
+      options_(std::move(options)) {}
 
-  std::vector<Notice> poll() override;
-  void tell_again() override { end_.tell_again(); }
-  void cancel() override { client_.cancel(); }
-  Duration interval() const override { return sight_.interval(kAzureInterval); }
-  SourceFigures figures() const override { return sight_.figures(); }
+Duration AzureSource::interval() const { return sight_.interval(kAzureInterval); }
 
- private:
-  HttpAnswer ask(std::string_view path, Duration limit, std::string body = {});
-  void miss(const HttpAnswer& answer, const std::string& why);
-  bool know_machine();
-  std::optional<std::vector<ScheduledEvent>> events();
-  void judge(const std::vector<ScheduledEvent>& events, std::vector<Notice>& news);
-  // When the event ends the machine: the time it names, or the one that Azure promises.
-  std::optional<SteadyTime> end_of(const ScheduledEvent& event);
-  void approve(const std::vector<ScheduledEvent>& events);
-
-  Clock& clock_;
-  const AzureOptions options_;
-  internal::HttpClient client_;
-  internal::Sight sight_;
-  internal::AnnouncedEnd end_;
-  internal::Refusals refusals_;
-  std::string machine_;
-  bool answered_ = false;
-  std::optional<WallTime> service_now_;
-  // First sight of events that have begun, or that name no believable time, by id and status.
-  std::map<std::pair<std::string, std::string>, SteadyTime> soon_;
-  std::set<std::string> frozen_;
-  std::set<std::string> approved_;
-};
-
-HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::string body) {
+HttpAnswer AzureSource::ask(std::string_view path, Duration limit, std::string body) {
   // The service refuses requests without this header, so that no web page can ask on somebody's behalf.
   internal::HttpRequest request{
       .url = options_.endpoint + std::string(path), .headers = {"Metadata: true"}, .limit = limit};
@@ -90,7 +48,7 @@ HttpAnswer AzureConversation::ask(std::string_view path, Duration limit, std::st
   return answer;
 }
 
-void AzureConversation::miss(const HttpAnswer& answer, const std::string& why) {
+void AzureSource::miss(const HttpAnswer& answer, const std::string& why) {
   if (answer.status == internal::kRefused) {
     sight_.refused("it refuses to answer (403); a rule of this network or machine blocks it");
   } else {
@@ -98,7 +56,7 @@ void AzureConversation::miss(const HttpAnswer& answer, const std::string& why) {
   }
 }
 
-bool AzureConversation::know_machine() {
+bool AzureSource::know_machine() {
   // Events name machines, and one answer lists those of a whole scale set.
   if (!machine_.empty()) return true;
   const HttpAnswer answer = ask(kMachine, options_.request_limit);
@@ -111,7 +69,7 @@ bool AzureConversation::know_machine() {
   return false;
 }
 
-std::optional<std::vector<ScheduledEvent>> AzureConversation::events() {
+std::optional<std::vector<ScheduledEvent>> AzureSource::events() {
   // The first request switches the service on for this machine, so it gets more time.
   const HttpAnswer answer = ask(kEvents, answered_ ? options_.request_limit : options_.first_limit);
   if (answer.cancelled) return std::nullopt;
@@ -131,7 +89,7 @@ std::optional<std::vector<ScheduledEvent>> AzureConversation::events() {
   return found;
 }
 
-std::vector<Notice> AzureConversation::poll() {
+std::vector<Notice> AzureSource::look() {
   std::vector<Notice> news;
   if (!know_machine()) return news;
   const auto found = events();
@@ -142,7 +100,7 @@ std::vector<Notice> AzureConversation::poll() {
   return news;
 }
 
-std::optional<SteadyTime> AzureConversation::end_of(const ScheduledEvent& event) {
+std::optional<SteadyTime> AzureSource::end_of(const ScheduledEvent& event) {
   if (const auto named = internal::believed(event.not_before, clock_, service_now_)) return named;
   if (event.type != "Preempt" && event.status != "Started") return std::nullopt;
   // A Preempt without a time, or an event that has begun: Azure's own promise counts from the first sight.
@@ -150,7 +108,7 @@ std::optional<SteadyTime> AzureConversation::end_of(const ScheduledEvent& event)
   return soon_.try_emplace({event.id, event.status}, end).first->second;
 }
 
-void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::vector<Notice>& news) {
+void AzureSource::judge(const std::vector<ScheduledEvent>& events, std::vector<Notice>& news) {
   std::vector<internal::ListedEnd> ends;
   std::set<std::string> listed;
   for (const ScheduledEvent& event : events) {
@@ -189,7 +147,7 @@ void AzureConversation::judge(const std::vector<ScheduledEvent>& events, std::ve
   }
 }
 
-void AzureConversation::approve(const std::vector<ScheduledEvent>& events) {
+void AzureSource::approve(const std::vector<ScheduledEvent>& events) {
   std::vector<std::string> ids;
   for (const ScheduledEvent& event : events) {
     // Only a scheduled event waits for approval.
@@ -207,8 +165,5 @@ void AzureConversation::approve(const std::vector<ScheduledEvent>& events) {
   approved_.insert(ids.begin(), ids.end());
   log_info("Azure was told that the machine may go");
 }
-
-AzureSource::AzureSource(Clock& clock, AzureOptions options)
-    : ServiceSource(kAzureName, std::make_unique<AzureConversation>(clock, std::move(options))) {}
 
 }}  // namespace holdfast::v0_2

@@ -13,8 +13,16 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "holdfast/interruption/internal/azure_words.h"
+#include "holdfast/interruption/internal/http_client.h"
 #include "holdfast/interruption/service_source.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -30,6 +38,29 @@ struct AzureOptions {
 class AzureSource final : public ServiceSource {
  public:
   explicit AzureSource(Clock& clock = Clock::real(), AzureOptions options = {});
+  Duration interval() const override;
+  void cancel() override { client_.cancel(); }
+
+ private:
+  std::vector<Notice> look() override;
+  internal::HttpAnswer ask(std::string_view path, Duration limit, std::string body = {});
+  void miss(const internal::HttpAnswer& answer, const std::string& why);
+  bool know_machine();
+  std::optional<std::vector<internal::ScheduledEvent>> events();
+  void judge(const std::vector<internal::ScheduledEvent>& events, std::vector<Notice>& news);
+  // When the event ends the machine: the time it names, or the one that Azure promises.
+  std::optional<SteadyTime> end_of(const internal::ScheduledEvent& event);
+  void approve(const std::vector<internal::ScheduledEvent>& events);
+
+  const AzureOptions options_;
+  internal::HttpClient client_;
+  std::string machine_;
+  bool answered_ = false;
+  std::optional<WallTime> service_now_;
+  // First sight of events that have begun, or that name no believable time, by id and status.
+  std::map<std::pair<std::string, std::string>, SteadyTime> soon_;
+  std::set<std::string> frozen_;
+  std::set<std::string> approved_;
 };
 
 }}  // namespace holdfast::v0_2

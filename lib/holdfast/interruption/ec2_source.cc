@@ -1,17 +1,12 @@
 #include "holdfast/interruption/ec2_source.h"
 
 #include <array>
-#include <set>
 #include <utility>
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/announced_end.h"
-#include "holdfast/interruption/internal/ec2_session.h"
 #include "holdfast/interruption/internal/ec2_words.h"
-#include "holdfast/interruption/internal/refusals.h"
 #include "holdfast/interruption/internal/shown_text.h"
-#include "holdfast/interruption/internal/sight.h"
 #include "holdfast/interruption/notice_file.h"
 #include "holdfast/interruption/service_time.h"
 
@@ -21,7 +16,6 @@ namespace {
 using internal::Ec2Reading;
 using Kind = Ec2Reading::Kind;
 
-constexpr std::string_view kEc2Name = "ec2";
 // AWS recommends polls every 5 s; at 2 s a notice of 2 min loses less than 2 %.
 constexpr Duration kEc2Interval = std::chrono::seconds(2);
 // Maintenance is announced days ahead; only what comes within minutes is worth a save.
@@ -39,44 +33,13 @@ std::string when_words(std::optional<WallTime> time) { return time ? " at " + fo
 
 }  // namespace
 
-class Ec2Conversation final : public ServiceSource::Conversation {
- public:
-  Ec2Conversation(Clock& clock, Ec2Options options)
-      : clock_(clock),
-        session_(clock, std::move(options.endpoint), options.request_limit),
-        sight_(clock, "EC2's metadata service", options.blind_after),
-        refusals_(clock),
-        end_(clock, kEc2Name, kUnknownNoticeTime) {}
+Ec2Source::Ec2Source(Clock& clock, Ec2Options options)
+    : ServiceSource(clock, "ec2", "EC2's metadata service", kUnknownNoticeTime, options.blind_after),
+      session_(clock, std::move(options.endpoint), options.request_limit) {}
 
-  std::vector<Notice> poll() override;
-  void tell_again() override { end_.tell_again(); }
-  void cancel() override { session_.cancel(); }
-  Duration interval() const override { return sight_.interval(kEc2Interval); }
-  SourceFigures figures() const override { return sight_.figures(); }
+Duration Ec2Source::interval() const { return sight_.interval(kEc2Interval); }
 
- private:
-  void look_at_action(std::vector<Notice>& news);
-  Ec2Reading get_unless_refused(std::string_view path);
-  // nullopt: unknown.
-  std::optional<bool> look_at_termination(std::vector<Notice>& news);
-  void look_at(std::string_view path, std::vector<Notice>& news);
-  void look_at_maintenance(const std::string& body, std::vector<Notice>& news);
-  void at_risk(std::vector<Notice>& news, std::string text);
-
-  Clock& clock_;
-  internal::Ec2Session session_;
-  internal::Sight sight_;
-  internal::Refusals refusals_;  // of all paths but the action
-  internal::AnnouncedEnd end_;
-  std::size_t turn_ = 0;
-  bool first_ = true;
-  bool rebalanced_ = false;
-  bool ending_group_ = false;
-  std::set<std::string> told_events_;  // at_risk was told
-  std::set<std::string> logged_events_;
-};
-
-std::vector<Notice> Ec2Conversation::poll() {
+std::vector<Notice> Ec2Source::look() {
   std::vector<Notice> news;
   look_at_action(news);
   // Each request may take a second, and if the first one fails the others fail too.
@@ -90,7 +53,7 @@ std::vector<Notice> Ec2Conversation::poll() {
   return news;
 }
 
-void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
+void Ec2Source::look_at_action(std::vector<Notice>& news) {
   const Ec2Reading reading = session_.get(kAction);
   if (reading.kind == Kind::cancelled) return;
   if (reading.kind == Kind::refused) {
@@ -125,7 +88,7 @@ void Ec2Conversation::look_at_action(std::vector<Notice>& news) {
   end_.nothing("EC2 no longer announces an interruption", news);
 }
 
-Ec2Reading Ec2Conversation::get_unless_refused(std::string_view path) {
+Ec2Reading Ec2Source::get_unless_refused(std::string_view path) {
   if (refusals_.rests(path)) return {.kind = Kind::refused};
   Ec2Reading reading = session_.get(path, path == kMaintenance ? internal::kMostList : internal::kMostBody);
   if (reading.kind == Kind::refused) refusals_.refused(path);
@@ -133,7 +96,7 @@ Ec2Reading Ec2Conversation::get_unless_refused(std::string_view path) {
   return reading;
 }
 
-std::optional<bool> Ec2Conversation::look_at_termination(std::vector<Notice>& news) {
+std::optional<bool> Ec2Source::look_at_termination(std::vector<Notice>& news) {
   const Ec2Reading reading = get_unless_refused(kTermination);
   if (reading.kind == Kind::nothing) return false;
   if (reading.kind != Kind::body) return std::nullopt;
@@ -146,7 +109,7 @@ std::optional<bool> Ec2Conversation::look_at_termination(std::vector<Notice>& ne
 }
 
 // A failure here does not make the source blind: only spot/instance-action decides that.
-void Ec2Conversation::look_at(std::string_view path, std::vector<Notice>& news) {
+void Ec2Source::look_at(std::string_view path, std::vector<Notice>& news) {
   if (path == kTermination) {
     look_at_termination(news);
     return;
@@ -173,7 +136,7 @@ void Ec2Conversation::look_at(std::string_view path, std::vector<Notice>& news) 
   }
 }
 
-void Ec2Conversation::look_at_maintenance(const std::string& body, std::vector<Notice>& news) {
+void Ec2Source::look_at_maintenance(const std::string& body, std::vector<Notice>& news) {
   const auto events = internal::parse_maintenance_events(body);
   if (!events) return;
   std::set<std::string> listed;
@@ -197,15 +160,5 @@ void Ec2Conversation::look_at_maintenance(const std::string& body, std::vector<N
   std::erase_if(told_events_, [&](const std::string& key) { return !listed.contains(key); });
   std::erase_if(logged_events_, [&](const std::string& key) { return !listed.contains(key); });
 }
-
-void Ec2Conversation::at_risk(std::vector<Notice>& news, std::string text) {
-  news.push_back({.source = std::string(kEc2Name),
-                  .kind = NoticeKind::at_risk,
-                  .text = std::move(text),
-                  .seen = clock_.now()});
-}
-
-Ec2Source::Ec2Source(Clock& clock, Ec2Options options)
-    : ServiceSource(kEc2Name, std::make_unique<Ec2Conversation>(clock, std::move(options))) {}
 
 }}  // namespace holdfast::v0_2

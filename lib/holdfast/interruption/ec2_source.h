@@ -11,8 +11,13 @@
 // Threads: as source.h says; may_block().
 #pragma once
 
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "holdfast/interruption/internal/ec2_session.h"
 #include "holdfast/interruption/service_source.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -26,6 +31,25 @@ struct Ec2Options {
 class Ec2Source final : public ServiceSource {
  public:
   explicit Ec2Source(Clock& clock = Clock::real(), Ec2Options options = {});
+  Duration interval() const override;
+  void cancel() override { session_.cancel(); }
+
+ private:
+  std::vector<Notice> look() override;
+  void look_at_action(std::vector<Notice>& news);
+  internal::Ec2Reading get_unless_refused(std::string_view path);
+  // nullopt: unknown.
+  std::optional<bool> look_at_termination(std::vector<Notice>& news);
+  void look_at(std::string_view path, std::vector<Notice>& news);
+  void look_at_maintenance(const std::string& body, std::vector<Notice>& news);
+
+  internal::Ec2Session session_;
+  std::size_t turn_ = 0;
+  bool first_ = true;
+  bool rebalanced_ = false;
+  bool ending_group_ = false;
+  std::set<std::string> told_events_;  // at_risk was told
+  std::set<std::string> logged_events_;
 };
 
 }}  // namespace holdfast::v0_2

@@ -5,19 +5,14 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/announced_end.h"
 #include "holdfast/interruption/internal/gcp_words.h"
-#include "holdfast/interruption/internal/http_client.h"
-#include "holdfast/interruption/internal/refusals.h"
 #include "holdfast/interruption/internal/shown_text.h"
-#include "holdfast/interruption/internal/sight.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
 using internal::HttpAnswer;
 
-constexpr std::string_view kGcpName = "gcp";
 // Only for a server that does not wait for the change itself.
 constexpr Duration kGcpInterval = std::chrono::seconds(2);
 constexpr Duration kAtOnce = std::chrono::milliseconds(1);  // the long poll waits at the server
@@ -40,46 +35,14 @@ bool may_be_an_etag(std::string_view text) {
 
 }  // namespace
 
-class GcpConversation final : public ServiceSource::Conversation {
- public:
-  GcpConversation(Clock& clock, GcpOptions options)
-      : clock_(clock),
-        options_(std::move(options)),
-        sight_(clock, "Google's metadata server", options_.blind_after),
-        end_(clock, kGcpName, kNoticeTime),
-        refusals_(clock),
-        upcoming_again_(clock.now()) {}
+GcpSource::GcpSource(Clock& clock, GcpOptions options)
+    : ServiceSource(clock, "gcp", "Google's metadata server", kNoticeTime, options.blind_after),
+      options_(std::move(options)),
+      upcoming_again_(clock.now()) {}
 
-  std::vector<Notice> poll() override;
-  void tell_again() override { end_.tell_again(); }
-  void cancel() override { client_.cancel(); }
-  Duration interval() const override { return sight_.interval(may_wait_ ? kAtOnce : kGcpInterval); }
-  SourceFigures figures() const override { return sight_.figures(); }
+Duration GcpSource::interval() const { return sight_.interval(may_wait_ ? kAtOnce : kGcpInterval); }
 
- private:
-  HttpAnswer ask(std::string_view what, const std::string& parameters, Duration limit);
-  std::optional<std::string> beside(std::string_view what, const std::string& parameters);
-  void miss(const HttpAnswer& answer);
-  void look_at_preempted(std::vector<Notice>& news);
-  void look_at_maintenance(std::vector<Notice>& news);
-  void look_at_upcoming(std::vector<Notice>& news);
-  void at_risk(std::vector<Notice>& news, std::string text);
-
-  Clock& clock_;
-  const GcpOptions options_;
-  internal::HttpClient client_;
-  internal::Sight sight_;
-  internal::AnnouncedEnd end_;
-  std::string etag_;  // of the last value of `preempted`
-  std::string maintenance_;
-  internal::Refusals refusals_;  // of all paths but `preempted`
-  SteadyTime upcoming_again_;
-  std::optional<std::string> told_upcoming_;  // start time of the reported event
-  std::optional<std::string> logged_upcoming_;
-  bool may_wait_ = false;  // the next request may be a long poll
-};
-
-HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parameters, Duration limit) {
+HttpAnswer GcpSource::ask(std::string_view what, const std::string& parameters, Duration limit) {
   HttpAnswer answer = client_.ask(
       {.url = options_.endpoint + "/computeMetadata/v1/instance/" + std::string(what) + parameters,
        .headers = {"Metadata-Flavor: Google"},
@@ -95,7 +58,7 @@ HttpAnswer GcpConversation::ask(std::string_view what, const std::string& parame
   return answer;
 }
 
-std::vector<Notice> GcpConversation::poll() {
+std::vector<Notice> GcpSource::look() {
   std::vector<Notice> news;
   may_wait_ = false;
   // The long poll comes last. Google warns of maintenance only if it was asked since the last event, so the
@@ -106,7 +69,7 @@ std::vector<Notice> GcpConversation::poll() {
   return news;
 }
 
-void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
+void GcpSource::look_at_preempted(std::vector<Notice>& news) {
   std::string parameters;
   Duration limit = options_.request_limit;
   // A long poll: the server answers at the moment of the change.
@@ -143,7 +106,7 @@ void GcpConversation::look_at_preempted(std::vector<Notice>& news) {
   }
 }
 
-void GcpConversation::miss(const HttpAnswer& answer) {
+void GcpSource::miss(const HttpAnswer& answer) {
   if (answer.status == internal::kRefused) {
     sight_.refused("it refuses to answer (403); a proxy or a rule of this network blocks it");
   } else if (answer.status == 404) {
@@ -157,7 +120,7 @@ void GcpConversation::miss(const HttpAnswer& answer) {
 }
 
 // A failure here does not make the source blind: only `preempted` decides that.
-std::optional<std::string> GcpConversation::beside(std::string_view what, const std::string& parameters) {
+std::optional<std::string> GcpSource::beside(std::string_view what, const std::string& parameters) {
   if (refusals_.rests(what)) return std::nullopt;
   HttpAnswer answer = ask(what, parameters, options_.request_limit);
   if (answer.status == internal::kRefused) refusals_.refused(what);
@@ -166,7 +129,7 @@ std::optional<std::string> GcpConversation::beside(std::string_view what, const 
   return std::move(answer.body);
 }
 
-void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
+void GcpSource::look_at_upcoming(std::vector<Notice>& news) {
   const SteadyTime now = clock_.now();
   if (now < upcoming_again_) return;
   // Once a minute: maintenance is announced hours ahead.
@@ -192,7 +155,7 @@ void GcpConversation::look_at_upcoming(std::vector<Notice>& news) {
   }
 }
 
-void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
+void GcpSource::look_at_maintenance(std::vector<Notice>& news) {
   const auto body = beside("maintenance-event", "");
   if (!body) return;
   std::string value = internal::shown(internal::trimmed(*body), 60);
@@ -205,15 +168,5 @@ void GcpConversation::look_at_maintenance(std::vector<Notice>& news) {
     log_info("Google announces maintenance: {}", value);
   }
 }
-
-void GcpConversation::at_risk(std::vector<Notice>& news, std::string text) {
-  news.push_back({.source = std::string(kGcpName),
-                  .kind = NoticeKind::at_risk,
-                  .text = std::move(text),
-                  .seen = clock_.now()});
-}
-
-GcpSource::GcpSource(Clock& clock, GcpOptions options)
-    : ServiceSource(kGcpName, std::make_unique<GcpConversation>(clock, std::move(options))) {}
 
 }}  // namespace holdfast::v0_2

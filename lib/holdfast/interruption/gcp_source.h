@@ -9,8 +9,12 @@
 // Threads: as source.h says; may_block().
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "holdfast/interruption/internal/http_client.h"
 #include "holdfast/interruption/service_source.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -26,6 +30,26 @@ struct GcpOptions {
 class GcpSource final : public ServiceSource {
  public:
   explicit GcpSource(Clock& clock = Clock::real(), GcpOptions options = {});
+  Duration interval() const override;
+  void cancel() override { client_.cancel(); }
+
+ private:
+  std::vector<Notice> look() override;
+  internal::HttpAnswer ask(std::string_view what, const std::string& parameters, Duration limit);
+  std::optional<std::string> beside(std::string_view what, const std::string& parameters);
+  void miss(const internal::HttpAnswer& answer);
+  void look_at_preempted(std::vector<Notice>& news);
+  void look_at_maintenance(std::vector<Notice>& news);
+  void look_at_upcoming(std::vector<Notice>& news);
+
+  const GcpOptions options_;
+  internal::HttpClient client_;
+  std::string etag_;  // of the last value of `preempted`
+  std::string maintenance_;
+  SteadyTime upcoming_again_;
+  std::optional<std::string> told_upcoming_;  // start time of the reported event
+  std::optional<std::string> logged_upcoming_;
+  bool may_wait_ = false;  // the next request may be a long poll
 };
 
 }}  // namespace holdfast::v0_2

@@ -2,6 +2,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/interruption/cloud_providers.h"
 #include "holdfast/interruption/internal/shown_text.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -16,7 +17,7 @@ struct Look {
   std::string why = {};
 };
 
-bool is_provider(std::string_view name) { return name == "ec2" || name == "gcp" || name == "azure"; }
+bool is_provider(std::string_view name) { return find_provider(name) != nullptr; }
 
 // Until it has looked at the machine, the source "cloud" may become any provider's.
 bool may_be(std::string_view source, const std::string& required) {

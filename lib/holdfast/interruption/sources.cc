@@ -1,7 +1,6 @@
 #include "holdfast/interruption/sources.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,22 +15,28 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames{"signal", "file", "deadline", "cloud",
-                                                 "ec2",    "gcp",  "azure"};
+bool is_cloud(std::string_view name) { return name == "cloud" || find_provider(name) != nullptr; }
+
+std::vector<std::string_view> source_names() {
+  std::vector<std::string_view> names{"signal", "file", "deadline", "cloud"};
+  for (const CloudProvider& provider : cloud_providers()) names.push_back(provider.name);
+  return names;
+}
 
 // nullopt: the variable is not set.
 std::optional<std::vector<std::string>> source_list(const EnvVariable& variable) {
   const auto text = env_text(variable);
   if (!text) return std::nullopt;
+  const auto known = source_names();
   std::vector<std::string> picked;
   std::string_view rest = *text;
   for (std::size_t end = 0; end != std::string_view::npos;) {
     end = rest.find(',');
     const std::string_view word = rest.substr(0, end);
     if (end != std::string_view::npos) rest.remove_prefix(end + 1);
-    if (std::find(kNames.begin(), kNames.end(), word) == kNames.end()) {
+    if (std::find(known.begin(), known.end(), word) == known.end()) {
       std::string names;
-      for (const std::string_view name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
+      for (const std::string_view name : known) names += (names.empty() ? "" : ", ") + std::string(name);
       throw UsageError("environment variable " + std::string(variable.name) + "=" + *text +
                        ": there is no source \"" + std::string(word) + "\"; there are " + names);
     }
@@ -49,10 +54,6 @@ std::optional<std::string> not_the_first_on_this_host() {
     }
   }
   return std::nullopt;
-}
-
-bool is_cloud(std::string_view name) {
-  return name == "cloud" || name == "ec2" || name == "gcp" || name == "azure";
 }
 
 class Maker {
@@ -106,17 +107,17 @@ class Maker {
   void clouds() {
     // A list of sources is exact: "cloud" must then be in it.
     const bool found_out = picked_ ? names("cloud") : options_.cloud;
-    const bool named = names("ec2") || names("gcp") || names("azure");
-    if (!found_out && !named) return;
+    std::vector<const CloudProvider*> named;
+    for (const CloudProvider& provider : cloud_providers()) {
+      if (names(provider.name)) named.push_back(&provider);
+    }
+    if (!found_out && named.empty()) return;
     if (const auto rank = not_the_first_on_this_host()) {
       log_info("the provider's notices are heard by another process of this host ({})", *rank);
       return;
     }
-    using Named = std::pair<std::string_view, CloudProvider>;
-    for (const auto& [name, provider] : {Named{"ec2", CloudProvider::ec2}, Named{"gcp", CloudProvider::gcp},
-                                         Named{"azure", CloudProvider::azure}}) {
-      if (!names(name)) continue;
-      auto source = make_cloud_source(provider, clock_, of_clouds());
+    for (const CloudProvider* const provider : named) {
+      auto source = make_cloud_source(*provider, clock_, of_clouds());
       if (source) sources_.push_back(std::move(source));
     }
     if (!found_out) return;
@@ -130,10 +131,10 @@ class Maker {
 
   // Checked now, so that a malformed variable ends the start and not the source later on its thread.
   static void check_endpoints() {
-    for (const auto provider : {CloudProvider::ec2, CloudProvider::gcp, CloudProvider::azure}) {
+    for (const CloudProvider& provider : cloud_providers()) {
       metadata_endpoint(provider);
+      switched_off(provider);
     }
-    env_flag(kEnvEc2Disabled);
   }
 
   const SourceOptions& options_;
@@ -154,6 +155,15 @@ std::vector<std::string> required_sources(const std::vector<std::string>& by_pro
     std::erase_if(required, [](const std::string& name) { return is_cloud(name); });
   }
   return required;
+}
+
+std::vector<EnvVariable> source_variables() {
+  std::vector<EnvVariable> variables;
+  for (const CloudProvider& provider : cloud_providers()) {
+    variables.push_back(provider.address);
+    variables.insert(variables.end(), provider.others.begin(), provider.others.end());
+  }
+  return variables;
 }
 
 std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options, Clock& clock) {

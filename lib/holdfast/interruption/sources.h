@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
+#include "holdfast/base/env.h"
 #include "holdfast/base/export.h"
 #include "holdfast/interruption/signal_source.h"
 #include "holdfast/interruption/source.h"
@@ -32,7 +33,7 @@ struct SourceOptions {
   // The process ends by itself (exit code 75) this long after its start; under `holdfast supervise`, after
   // the supervisor's start. Unset: no limit.
   std::optional<Duration> max_wall = {};
-  // Looks for EC2, Google or Azure on this machine. Cost: one thread.
+  // Looks which provider's machine this is. Cost: one thread.
   bool cloud = true;
   // Azure only: polled while the machine's end is announced; true tells Azure that the machine may go now
   // (azure_source.h).
@@ -46,6 +47,9 @@ struct SourceOptions {
 // sources, and those of HOLDFAST_REQUIRE_SOURCE. Without the providers if another process of this host asks
 // them.
 HOLDFAST_EXPORT std::vector<std::string> required_sources(const std::vector<std::string>& by_program);
+
+// The variables of the providers' own tools that make_sources() reads, beside env_variables().
+HOLDFAST_EXPORT std::vector<EnvVariable> source_variables();
 
 HOLDFAST_EXPORT std::vector<std::unique_ptr<Source>> make_sources(const SourceOptions& options,
                                                                   Clock& clock = Clock::real());

@@ -52,8 +52,8 @@ struct Activation {
 // results are closer to exact ones than those of separate operators, and have other bits. On one device equal
 // inputs always give equal bits.
 //
-// FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the CPU path is for tests, and
-// to continue a run of a GPU.
+// FP32, FP16, BF16, on GPUs and on CPUs. On a CPU torch's operators are faster; the CPU path is for tests,
+// and to continue a run of a GPU.
 HOLDFAST_EXPORT Activation fused_batch_norm(const at::Tensor& x, const BatchNormParameters& parameters,
                                             const BatchNormFusion& fusion = {});
 // Compiles the kernels of fused_batch_norm() for inputs of this type now, all at once, instead of in the

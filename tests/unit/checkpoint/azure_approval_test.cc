@@ -16,7 +16,7 @@ class AzureApproval : public Noticed {
   AzureApproval() {
     options.notices.cloud = true;
     setenv("HOLDFAST_SOURCES", "azure", 1);
-    for (const auto& [name, value] : server_.environment(CloudProvider::azure)) {
+    for (const auto& [name, value] : server_.environment("azure")) {
       setenv(name.c_str(), value.c_str(), 1);
     }
   }

@@ -100,7 +100,8 @@ TEST_F(Doctor, AMachineOfNoProviderSendsNothing) {
   ASSERT_EQ(setenv("HOLDFAST_SOURCES", "signal,file", 1), 0);
   EXPECT_THAT(only(check_metadata_service(clock, root())).text, HasSubstr("HOLDFAST_SOURCES names no"));
   unsetenv("HOLDFAST_SOURCES");
-  EXPECT_THAT(only(check_metadata_service(clock, root())).text, HasSubstr("no EC2, Google or Azure machine"));
+  EXPECT_THAT(only(check_metadata_service(clock, root())).text,
+              HasSubstr("names none of EC2, Google, Azure"));
   if (!sources.empty()) setenv("HOLDFAST_SOURCES", sources.c_str(), 1);
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "holdfast/interruption/monitor.h"
+#include "support/deaf_port.h"
 #include "support/notice_heard.h"
 #include "support/soon.h"
 #include "unit/interruption/ec2_cases.h"
@@ -272,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST_F(Ec2, APortThatTakesNoConnectionIsLeftAlone) {
-  const DeafPort port;
+  const test::DeafPort port;
   Ec2Source source(clock_, {.endpoint = port.endpoint(), .request_limit = 50ms});
   EXPECT_THAT(source.poll(), IsEmpty());
   EXPECT_EQ(source.figures().failures, 1);
@@ -282,7 +283,7 @@ TEST_F(Ec2, APortThatTakesNoConnectionIsLeftAlone) {
 TEST_F(Ec2, APortThatRefusesIsLeftAlone) {
   std::string endpoint;
   {
-    const DeafPort port;
+    const test::DeafPort port;
     endpoint = port.endpoint();
   }
   Ec2Source source(clock_, {.endpoint = endpoint, .request_limit = kPatientWithEc2});
@@ -291,7 +292,7 @@ TEST_F(Ec2, APortThatRefusesIsLeftAlone) {
 }
 
 TEST_F(Ec2, AProxyOfTheEnvironmentIsNotAsked) {
-  const DeafPort nobody;
+  const test::DeafPort nobody;
   setenv("http_proxy", nobody.endpoint().c_str(), 1);
   setenv("ALL_PROXY", nobody.endpoint().c_str(), 1);
   server_.announce({.in = 120s});

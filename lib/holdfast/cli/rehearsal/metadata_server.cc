@@ -124,16 +124,9 @@ int MetadataServer::port() const { return state_->port; }
 std::string MetadataServer::host() const { return "127.0.0.1:" + std::to_string(port()); }
 std::string MetadataServer::endpoint() const { return "http://" + host(); }
 
-std::map<std::string, std::string> MetadataServer::environment(CloudProvider provider) const {
-  switch (provider) {
-    case CloudProvider::ec2:
-      return {{"AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint()}};
-    case CloudProvider::gcp:
-      return {{"GCE_METADATA_HOST", host()}};
-    case CloudProvider::azure:
-      return {{"HOLDFAST_AZURE_METADATA_ENDPOINT", endpoint()}};
-  }
-  return {};
+std::map<std::string, std::string> MetadataServer::environment(std::string_view provider) const {
+  const CloudProvider& row = *find_provider(provider);
+  return {{row.address.name, row.address_is_host ? host() : endpoint()}};
 }
 
 void MetadataServer::announce(const Interruption& interruption) {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "holdfast/base/clock.h"
-#include "holdfast/interruption/cloud_source.h"
+#include "holdfast/interruption/cloud_providers.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -72,8 +72,9 @@ class MetadataServer {
   int port() const;
   std::string host() const;      // "127.0.0.1:41234", for GCE_METADATA_HOST
   std::string endpoint() const;  // "http://127.0.0.1:41234", for the other variables
-  // Variables that make our sources, and the provider's own tools, ask this server.
-  std::map<std::string, std::string> environment(CloudProvider provider) const;
+  // Variables that make our sources, and the provider's own tools, ask this server. `provider`: "ec2", "gcp"
+  // or "azure".
+  std::map<std::string, std::string> environment(std::string_view provider) const;
 
   // Announces it in the words of all providers. A second call replaces the first.
   void announce(const Interruption& interruption);
@@ -106,20 +107,5 @@ class MetadataServer {
 
 // The version of cpp-httplib, which the server is made with.
 std::string_view http_library_version();
-
-// A port of 127.0.0.1 that neither accepts a connection nor refuses one.
-class DeafPort {
- public:
-  DeafPort();  // IoError
-  ~DeafPort();
-  DeafPort(const DeafPort&) = delete;
-  DeafPort& operator=(const DeafPort&) = delete;
-  std::string host() const;
-  std::string endpoint() const { return "http://" + host(); }
-
- private:
-  std::vector<int> sockets_;  // the listening socket, and those that fill its queue
-  int port_ = 0;
-};
 
 }}  // namespace holdfast::v0_2

@@ -1,7 +1,7 @@
 // The two passes of a fused batch norm, as fused_batch_norm()'s autograd node calls them.
 //
-// The node has two outputs in the same memory. So the gradients of a block's main path and of its shortcut arrive
-// separately, and a kernel adds them while it reads them.
+// The node has two outputs in the same memory. So the gradients of a block's main path and of its shortcut
+// arrive separately, and a kernel adds them while it reads them.
 //
 // Errors: those of kernel.h. Threads: those of autograd.
 #pragma once

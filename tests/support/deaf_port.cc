@@ -1,3 +1,5 @@
+#include "support/deaf_port.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -7,9 +9,8 @@
 #include <cerrno>
 
 #include "holdfast/base/error.h"
-#include "holdfast/cli/rehearsal/metadata_server.h"
 
-namespace holdfast { inline namespace v0_2 {
+namespace holdfast::test {
 namespace {
 
 constexpr int kMostInQueue = 16;
@@ -52,4 +53,4 @@ DeafPort::~DeafPort() {
 
 std::string DeafPort::host() const { return "127.0.0.1:" + std::to_string(port_); }
 
-}}  // namespace holdfast::v0_2
+}  // namespace holdfast::test
