@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "holdfast/base/error.h"
@@ -18,36 +18,18 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-using internal::kInShares;
-using internal::options_as;
-using internal::set_step;
-using internal::visit_options;
-using internal::visit_slots;
-using internal::with_kind;
-
 constexpr char kName[] = "sharded";
 
 std::string prefix_of(std::size_t group) { return "group." + std::to_string(group) + "."; }
 
-void read(const StateReader& in, const std::string& name, double& field) { field = in.get_double(name); }
-void read(const StateReader& in, const std::string& name, bool& field) { field = in.get_bool(name); }
-void read(const StateReader& in, const std::string& name, std::tuple<double, double>& field) {
-  const auto values = in.get_doubles(name);
+// The recorded value as an option of the type of `field`. RefusedError if there is none of that type.
+AttributeValue read(const StateReader& in, const std::string& name, const OptionField& field) {
+  if (std::holds_alternative<double*>(field)) return in.get_double(name);
+  if (std::holds_alternative<bool*>(field)) return in.get_bool(name);
+  if (std::holds_alternative<std::int64_t*>(field)) return in.get_int(name);
+  auto values = in.get_doubles(name);
   if (values.size() != 2) throw RefusedError("attribute '" + name + "' is not two numbers");
-  field = {values[0], values[1]};
-}
-
-// Options after a load: the recorded ones, as a schedule had changed them. If this program has chosen another
-// value, which an override must have allowed, its value stays.
-template <class Options>
-Options options_after(const StateReader& in, const std::string& prefix, Options options) {
-  visit_options(options, [&](const char* name, auto& field) {
-    auto recorded = field;
-    read(in, prefix + name, recorded);
-    const bool same = same_bits(internal::to_value(recorded), internal::to_value(field));
-    if (same && in.has(prefix + "now." + name)) read(in, prefix + "now." + name, field);
-  });
-  return options;
+  return values;
 }
 
 }  // namespace
@@ -94,7 +76,7 @@ std::vector<at::Tensor> ShardedOptimizer::trained() const {
 // for another.
 void ShardedOptimizer::save(StateWriter& out) const {
   parts_->gather_slots();
-  with_kind(*parts_->optimizer, [&](auto, const char* type) { out.put("type", std::string(type)); });
+  out.put("type", std::string(parts_->kind.name));
   const auto* const own = dynamic_cast<const OwnOptimizer*>(parts_->optimizer);
   if (own != nullptr && own->maximizes()) out.option("maximize", true);
   out.note("kernels", std::string(own != nullptr ? "fused" : "torch::optim"));
@@ -162,60 +144,62 @@ std::vector<at::Tensor> ShardedOptimizer::Parts::wholes_of(const StateReader& in
 void ShardedOptimizer::load(const StateReader& in) {
   const at::NoGradGuard no_grad;
   Parts& parts = *parts_;
+  const OptimizerKind& kind = parts.kind;
   auto& groups = parts.optimizer->param_groups();
-  with_kind(*parts.optimizer, [&](auto kind, const char* type) {
-    using Kind = decltype(kind);
-    using Options = typename Kind::Options;
-    if constexpr (kInShares<Kind>) {
-      using State = typename Kind::State;
-      if (in.get_string("type") != type) {
-        throw RefusedError("the optimizer is " + std::string(type) + " here and " + in.get_string("type") +
-                           " in the checkpoint");
-      }
-      // Built aside, so that a refused checkpoint leaves the optimizer as it was.
-      std::vector<std::pair<void*, std::unique_ptr<State>>> states;
-      std::vector<Options> options;
-      std::map<std::string, at::Tensor> whole;
-      for (std::size_t g = 0; g < parts.groups.size(); ++g) {
-        const Parts::Group& of = parts.groups[g];
-        Options chosen = options_as<Options>(groups[g].options(), kName);
-        visit_options(chosen, [&](const char* name, auto& field) {
-          internal::from_value(of.chosen.find(name)->value, field);
+  if (in.get_string("type") != kind.name) {
+    throw RefusedError("the optimizer is " + std::string(kind.name) + " here and " + in.get_string("type") +
+                       " in the checkpoint");
+  }
+  // Built aside, so that a refused checkpoint leaves the optimizer as it was.
+  std::vector<std::pair<void*, std::unique_ptr<torch::optim::OptimizerParamState>>> states;
+  std::vector<Attributes> options;
+  std::map<std::string, at::Tensor> whole;
+  for (std::size_t g = 0; g < parts.groups.size(); ++g) {
+    const Parts::Group& of = parts.groups[g];
+    options.emplace_back();
+    // The recorded options, as a schedule had changed them. If this program has chosen another value, which
+    // an override must have allowed, its value stays.
+    internal::visit_options(
+        kind, groups[g].options(), kName, [&](const char* name, const OptionField& field) {
+          const AttributeValue& chosen = of.chosen.find(name)->value;
+          const std::string prefix = prefix_of(g);
+          const bool same = same_bits(read(in, prefix + name, field), chosen);
+          const bool changed = same && in.has(prefix + "now." + name);
+          options.back().set(name, changed ? read(in, prefix + "now." + name, field) : chosen);
         });
-        options.push_back(options_after(in, prefix_of(g), chosen));
-        const std::int64_t updates = parts.recorded_updates(in, g);
-        if (updates < 0) continue;
-        const std::size_t first = states.size();
-        for (const Parts::Part& part : of.chunks) {
-          states.emplace_back(part.share.unsafeGetTensorImpl(), std::make_unique<State>());
-          set_step(*states.back().second, updates);
-        }
-        // An empty state, only to learn the names of the slots.
-        State kinds;
-        visit_slots(kinds, [&](const char* slot, at::Tensor&) {
-          if (!parts.has_slot(in, slot, g)) return;
-          const std::vector<at::Tensor> wholes = Parts::wholes_of(in, slot, of);
-          for (std::size_t i = 0; i < wholes.size(); ++i) whole[slot + ("/" + of.names[i])] = wholes[i];
-          for (std::size_t c = 0; c < of.chunks.size(); ++c) {
-            const Parts::Part& part = of.chunks[c];
-            visit_slots(*states[first + c].second, [&](const char* other, at::Tensor& share) {
-              if (std::string_view(other) != slot) return;
-              // Zeros, because the padding behind the last piece takes part in the kernels.
-              share = at::zeros({part.chunk.share}, part.chunk.options);
-              Parts::take(wholes, part.own, share);
-            });
-          }
-        });
-      }
-      // From here on nothing can fail.
-      parts.whole = std::move(whole);  // so that a save before the next update needs no other rank
-      parts.optimizer->state().clear();
-      for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);
-      for (std::size_t g = 0; g < options.size(); ++g) {
-        options_as<Options>(groups[g].options(), kName) = options[g];
-      }
+    const std::int64_t updates = parts.recorded_updates(in, g);
+    if (updates < 0) continue;
+    const std::size_t first = states.size();
+    for (const Parts::Part& part : of.chunks) {
+      states.emplace_back(part.share.unsafeGetTensorImpl(), kind.make_state());
+      kind.set_step(*states.back().second, updates);
     }
-  });
+    // An empty state, only to learn the names of the slots.
+    kind.slots(*kind.make_state(), [&](const char* slot, at::Tensor&) {
+      if (!parts.has_slot(in, slot, g)) return;
+      const std::vector<at::Tensor> wholes = Parts::wholes_of(in, slot, of);
+      for (std::size_t i = 0; i < wholes.size(); ++i) whole[slot + ("/" + of.names[i])] = wholes[i];
+      for (std::size_t c = 0; c < of.chunks.size(); ++c) {
+        const Parts::Part& part = of.chunks[c];
+        kind.slots(*states[first + c].second, [&](const char* other, at::Tensor& share) {
+          if (std::string_view(other) != slot) return;
+          // Zeros, because the padding behind the last piece takes part in the kernels.
+          share = at::zeros({part.chunk.share}, part.chunk.options);
+          Parts::take(wholes, part.own, share);
+        });
+      }
+    });
+  }
+  // From here on nothing can fail.
+  parts.whole = std::move(whole);  // so that a save before the next update needs no other rank
+  parts.optimizer->state().clear();
+  for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);
+  for (std::size_t g = 0; g < options.size(); ++g) {
+    internal::visit_options(kind, groups[g].options(), kName,
+                            [&](const char* name, const OptionField& field) {
+                              internal::from_value(options[g].find(name)->value, field);
+                            });
+  }
 }
 
 }}  // namespace holdfast::v0_2

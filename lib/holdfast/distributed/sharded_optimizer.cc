@@ -20,15 +20,9 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-bool kind_is_sharded(const torch::optim::Optimizer& optimizer) {
-  bool known = false;
-  internal::with_kind(optimizer,
-                      [&](auto kind, const char*) { known = internal::kInShares<decltype(kind)>; });
-  return known;
-}
-
 void require_fresh(const torch::optim::Optimizer& optimizer) {
-  if (!kind_is_sharded(optimizer)) {
+  const OptimizerKind* const kind = kind_of(optimizer);
+  if (kind == nullptr || !kind->in_shares) {
     throw UsageError(
         "a ShardedOptimizer takes SGD, Adam or AdamW, torch::optim's or this library's, or Lamb: the updates "
         "of others need whole tensors");

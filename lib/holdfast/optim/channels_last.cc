@@ -3,13 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
+#include <torch/optim/optimizer.h>
 
-#include "holdfast/state/lamb_options.h"
+#include "holdfast/state/optimizer_fields.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -20,12 +16,6 @@ void lay_out(const at::Tensor& tensor) {
   if (tensor.is_contiguous(at::MemoryFormat::ChannelsLast)) return;
   // set_data keeps the tensor's identity, by which optimizers find its slots.
   tensor.set_data(tensor.detach().contiguous(at::MemoryFormat::ChannelsLast));
-}
-
-// Calls visit(state) if the state has that type.
-template <class State, class Visit>
-void as(torch::optim::OptimizerParamState& state, const Visit& visit) {
-  if (auto* const typed = dynamic_cast<State*>(&state)) visit(*typed);
 }
 
 }  // namespace
@@ -40,24 +30,12 @@ void to_channels_last(torch::nn::Module& module) {
 }
 
 void to_channels_last(torch::optim::Optimizer& optimizer) {
-  namespace to = torch::optim;
   const at::NoGradGuard no_grad;
-  const auto moments = [](auto& state) {
-    lay_out(state.exp_avg());
-    lay_out(state.exp_avg_sq());
-    if constexpr (requires { state.max_exp_avg_sq(); }) lay_out(state.max_exp_avg_sq());
-  };
+  const auto* const own = dynamic_cast<const OwnOptimizer*>(&optimizer);
   for (auto& [parameter, state] : optimizer.state()) {
-    as<to::SGDParamState>(*state, [](auto& slots) { lay_out(slots.momentum_buffer()); });
-    as<to::AdamParamState>(*state, moments);
-    as<to::AdamWParamState>(*state, moments);
-    as<LambParamState>(*state, moments);
-    as<to::AdagradParamState>(*state, [](auto& slots) { lay_out(slots.sum()); });
-    as<to::RMSpropParamState>(*state, [](auto& slots) {
-      lay_out(slots.square_avg());
-      lay_out(slots.momentum_buffer());
-      lay_out(slots.grad_avg());
-    });
+    const OptimizerKind* const kind = own != nullptr ? &own->kind() : torch_kind_of_state(*state);
+    if (kind == nullptr || !kind->is_state(*state)) continue;
+    kind->slots(*state, [](const char*, const at::Tensor& slot) { lay_out(slot); });
   }
 }
 

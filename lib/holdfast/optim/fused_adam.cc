@@ -44,7 +44,6 @@ struct AdamCall {
   using Options = torch::optim::AdamOptions;
   using State = torch::optim::AdamParamState;
   static constexpr char kName[] = "FusedAdam";
-  static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::adam;
   template <class... Arguments>
   static void call(const Arguments&... arguments) {
     at::_fused_adam_(arguments...);
@@ -55,7 +54,6 @@ struct AdamWCall {
   using Options = torch::optim::AdamWOptions;
   using State = torch::optim::AdamWParamState;
   static constexpr char kName[] = "FusedAdamW";
-  static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::adamw;
   template <class... Arguments>
   static void call(const Arguments&... arguments) {
     at::_fused_adamw_(arguments...);

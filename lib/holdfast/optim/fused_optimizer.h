@@ -59,7 +59,7 @@ class FusedOptimizer : public Torch, public FusedStep {
                    const std::optional<at::Tensor>& found_inf) override;
   void write_rates() override;
 
-  Kind kind() const override;
+  const OptimizerKind& kind() const override;
   const std::type_info& described() const override { return typeid(FusedOptimizer); }
   bool maximizes() const override { return more_.maximize; }
   void settle() override;

@@ -29,7 +29,6 @@ struct SgdKernel {
   using Options = SGDOptions;
   using State = SGDParamState;
   static constexpr char kName[] = "FusedSgd";
-  static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::sgd;
 
   static void check(const SGDOptions& options) {
     const auto require = [](bool good, const char* what) {

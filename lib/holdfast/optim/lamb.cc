@@ -18,6 +18,7 @@
 
 #include "holdfast/optim/clip.h"
 #include "holdfast/optim/internal/adam_work.h"
+#include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/whole_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -108,11 +109,36 @@ at::Tensor norm_of_all(const torch::optim::Optimizer& optimizer, const WholeTens
 
 }  // namespace
 
+struct LambFields {
+  static constexpr char kName[] = "LAMB";
+  static constexpr bool kInShares = true;
+  static constexpr const char* kLater[] = {"max_grad_norm", "grad_averaging", "bias_correction", "decoupled",
+                                           "most_norm"};
+  using Options = LambOptions;
+  using State = LambParamState;
+  static void options(Options& of, const auto& visit) {
+    visit("lr", of.lr());
+    visit("betas", of.betas());
+    visit("eps", of.eps());
+    visit("weight_decay", of.weight_decay());
+    visit("adapt_all", of.adapt_all());
+    visit("max_grad_norm", of.max_grad_norm());
+    visit("grad_averaging", of.grad_averaging());
+    visit("bias_correction", of.bias_correction());
+    visit("decoupled", of.decoupled());
+    visit("most_norm", of.most_norm());
+  }
+  static void slots(State& of, const auto& visit) {
+    visit("exp_avg", of.exp_avg());
+    visit("exp_avg_sq", of.exp_avg_sq());
+  }
+};
+
 struct LambKernel {
   using Options = LambOptions;
   using State = LambParamState;
   static constexpr char kName[] = "Lamb";
-  static constexpr OwnOptimizer::Kind kKind = OwnOptimizer::Kind::lamb;
+  static const OptimizerKind& kind() { return kKindOf<LambFields>; }
   static constexpr bool kByTensor = true;
   static void check(const Options& options) {
     check_adam(options, kName);

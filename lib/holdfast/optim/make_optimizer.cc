@@ -30,33 +30,56 @@ Options with_betas(Options options, const OptimizerSettings& settings) {
   return options;
 }
 
+namespace to = torch::optim;
+
+to::SGDOptions sgd(const OptimizerSettings& settings) {
+  return to::SGDOptions(settings.lr)
+      .momentum(settings.momentum)
+      .nesterov(settings.nesterov)
+      .weight_decay(settings.weight_decay);
+}
+
+template <class Optimizer>
+std::unique_ptr<to::Optimizer> with_sgd(const torch::nn::Module& module, const OptimizerSettings& settings) {
+  return made<Optimizer>(module, sgd(settings), settings);
+}
+template <class Optimizer, class Options>
+std::unique_ptr<to::Optimizer> with_moments(const torch::nn::Module& module,
+                                            const OptimizerSettings& settings) {
+  return made<Optimizer>(module, with_betas(Options(settings.lr), settings), settings);
+}
+
+struct NamedOptimizer {
+  std::string_view name;
+  std::unique_ptr<to::Optimizer> (*make)(const torch::nn::Module&, const OptimizerSettings&);
+};
+constexpr NamedOptimizer kOptimizers[] = {{"sgd", &with_sgd<FusedSgd>},
+                                          {"adam", &with_moments<FusedAdam, to::AdamOptions>},
+                                          {"adamw", &with_moments<FusedAdamW, to::AdamWOptions>},
+                                          {"lamb", &with_moments<Lamb, LambOptions>},
+                                          {"torch-sgd", &with_sgd<to::SGD>},
+                                          {"torch-adam", &with_moments<to::Adam, to::AdamOptions>},
+                                          {"torch-adamw", &with_moments<to::AdamW, to::AdamWOptions>}};
+
 }  // namespace
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"sgd",       "adam",       "adamw",      "lamb",
-                                                 "torch-sgd", "torch-adam", "torch-adamw"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const NamedOptimizer& row : kOptimizers) all.emplace_back(row.name);
+    return all;
+  }();
   return names;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::string_view name,
                                                         const torch::nn::Module& module,
                                                         const OptimizerSettings& settings) {
-  namespace to = torch::optim;
-  const auto sgd = to::SGDOptions(settings.lr)
-                       .momentum(settings.momentum)
-                       .nesterov(settings.nesterov)
-                       .weight_decay(settings.weight_decay);
-  const auto adam = with_betas(to::AdamOptions(settings.lr), settings);
-  const auto adamw = with_betas(to::AdamWOptions(settings.lr), settings);
-  if (name == "sgd") return made<FusedSgd>(module, sgd, settings);
-  if (name == "adam") return made<FusedAdam>(module, adam, settings);
-  if (name == "adamw") return made<FusedAdamW>(module, adamw, settings);
-  if (name == "lamb") return made<Lamb>(module, with_betas(LambOptions(settings.lr), settings), settings);
-  if (name == "torch-sgd") return made<to::SGD>(module, sgd, settings);
-  if (name == "torch-adam") return made<to::Adam>(module, adam, settings);
-  if (name == "torch-adamw") return made<to::AdamW>(module, adamw, settings);
   std::string known;
-  for (const std::string& one : optimizer_names()) known += (known.empty() ? "" : ", ") + one;
+  for (const NamedOptimizer& row : kOptimizers) {
+    if (row.name == name) return row.make(module, settings);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
   throw UsageError("there is no optimizer '" + std::string(name) + "': choose one of " + known);
 }
 

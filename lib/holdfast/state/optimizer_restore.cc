@@ -1,3 +1,4 @@
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -18,11 +19,8 @@ namespace {
 
 using internal::first_parameter;
 using internal::from_value;
-using internal::options_as;
-using internal::set_step;
 using internal::visit_options;
-using internal::visit_slots;
-using internal::with_kind;
+using torch::optim::LBFGSParamState;
 
 std::string list_text(const std::vector<std::string>& names) {
   std::string text;
@@ -70,7 +68,9 @@ std::vector<std::string> OptimizerState::differences(const ModuleInventory& modu
                                                      std::span<const TensorSpec> tensors,
                                                      const Attributes& recorded) const {
   const std::string& type = recorded.get_string(name_ + ".type");
-  if (type != type_) return {"'" + name_ + "' is " + type_ + " here and " + type + " in the checkpoint"};
+  if (type != kind_->name) {
+    return {"'" + name_ + "' is " + kind_->name + " here and " + type + " in the checkpoint"};
+  }
 
   const Groups names = group_names(modules);
   std::size_t groups = 0;
@@ -129,55 +129,22 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
   Loaded loaded;
   const Groups names = group_names(modules);
   auto& groups = optimizer_->param_groups();
-  with_kind(*optimizer_, [&](auto kind, const char*) {
-    using Kind = decltype(kind);
-    using State = typename Kind::State;
-    using Options = typename Kind::Options;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      // Tried on a copy: a value of another type must be refused here, because install() must not fail.
-      Options probe = options_as<Options>(groups[g].options(), name_);
-      visit_options(probe, [&](const char* option, auto& field) {
-        const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
-        if (now && !from_value(now->value, field)) {
-          throw RefusedError("attribute '" + group_prefix(g) + "now." + option + "' is of another type");
-        }
-      });
-    }
-    if constexpr (Kind::kPerParameter) {
-      std::set<const void*> restored;
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        const auto& steps = recorded.get_ints(group_prefix(g) + "steps");
-        if (steps.size() != names[g].size()) {
-          throw RefusedError("attribute '" + group_prefix(g) + "steps' has another length than the group");
-        }
-        for (std::size_t i = 0; i < steps.size(); ++i) {
-          // -1 means that this parameter has had no step.
-          if (steps[i] < 0) continue;
-          const at::Tensor& parameter = groups[g].params()[i];
-          // A parameter that is listed twice has one state, as in torch::optim.
-          if (!restored.insert(parameter.unsafeGetTensorImpl()).second) continue;
-          auto state = std::make_unique<State>();
-          set_step(*state, steps[i]);
-          visit_slots(*state, [&](const char* slot, at::Tensor& tensor) {
-            const auto found = slots.find(slot + ("/" + names[g][i]));
-            // A slot that this optimizer has and the file lacks stays undefined, as in a fresh state.
-            if (found == slots.end()) return;
-            const TensorSpec& spec = *found->second;
-            if (spec.shape != parameter.sizes()) {
-              throw RefusedError("'" + spec.name + "' has the shape " + shape_text(spec.shape) +
-                                 ", its parameter " + shape_text(parameter.sizes()));
-            }
-            tensor = restore(spec, parameter);
-            // What is left at the end has no place, and is refused.
-            slots.erase(found);
-          });
-          loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
-        }
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    // Tried on a copy: a value of another type must be refused here, because install() must not fail.
+    const auto probe = groups[g].options().clone();
+    visit_options(*kind_, *probe, name_, [&](const char* option, const OptionField& field) {
+      const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
+      if (now && !from_value(now->value, field)) {
+        throw RefusedError("attribute '" + group_prefix(g) + "now." + option + "' is of another type");
       }
-    } else if (recorded.has(name_ + ".lbfgs.n_iter")) {
+    });
+  }
+  if (kind_->one_state) {
+    if (recorded.has(name_ + ".lbfgs.n_iter")) {
       const at::Tensor& parameter = first_parameter(*optimizer_);
-      auto state = std::make_unique<State>();
-      const auto longest = options_as<Options>(groups.front().options(), name_).history_size();
+      auto state = std::make_unique<LBFGSParamState>();
+      const auto longest =
+          static_cast<const torch::optim::LBFGSOptions&>(groups.front().options()).history_size();
       const auto take = [&](const std::string& field) {
         const auto found = slots.find("lbfgs/" + field);
         if (found == slots.end()) throw RefusedError("'" + name_ + "/lbfgs/" + field + "' is missing");
@@ -188,7 +155,38 @@ OptimizerState::Loaded OptimizerState::build(const ModuleInventory& modules,
       internal::fill_lbfgs(name_ + ".lbfgs", recorded, longest, take, *state);
       loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
     }
-  });
+  } else {
+    std::set<const void*> restored;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const auto& steps = recorded.get_ints(group_prefix(g) + "steps");
+      if (steps.size() != names[g].size()) {
+        throw RefusedError("attribute '" + group_prefix(g) + "steps' has another length than the group");
+      }
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        // -1 means that this parameter has had no step.
+        if (steps[i] < 0) continue;
+        const at::Tensor& parameter = groups[g].params()[i];
+        // A parameter that is listed twice has one state, as in torch::optim.
+        if (!restored.insert(parameter.unsafeGetTensorImpl()).second) continue;
+        auto state = kind_->make_state();
+        kind_->set_step(*state, steps[i]);
+        kind_->slots(*state, [&](const char* slot, at::Tensor& tensor) {
+          const auto found = slots.find(slot + ("/" + names[g][i]));
+          // A slot that this optimizer has and the file lacks stays undefined, as in a fresh state.
+          if (found == slots.end()) return;
+          const TensorSpec& spec = *found->second;
+          if (spec.shape != parameter.sizes()) {
+            throw RefusedError("'" + spec.name + "' has the shape " + shape_text(spec.shape) +
+                               ", its parameter " + shape_text(parameter.sizes()));
+          }
+          tensor = restore(spec, parameter);
+          // What is left at the end has no place, and is refused.
+          slots.erase(found);
+        });
+        loaded.states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
+      }
+    }
+  }
   if (!slots.empty()) {
     std::vector<std::string> unknown;
     for (const auto& slot : slots) unknown.push_back(slot.second->name);
@@ -208,19 +206,16 @@ void OptimizerState::install(Loaded loaded, const Attributes& recorded,
   for (auto& [parameter, state] : loaded.states) states[parameter] = std::move(state);
 
   auto& groups = optimizer_->param_groups();
-  with_kind(*optimizer_, [&](auto kind, const char*) {
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      visit_options(options_as<typename decltype(kind)::Options>(groups[g].options(), name_),
-                    [&](const char* option, auto& field) {
-                      const std::string full = group_prefix(g) + option;
-                      if (std::find(overridden.begin(), overridden.end(), full) != overridden.end()) return;
-                      // Without a "now" entry the option had its chosen value, and check() has compared that
-                      // with this program's.
-                      const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
-                      from_value(now ? now->value : chosen_[g].find(option)->value, field);
-                    });
-    }
-  });
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    visit_options(*kind_, groups[g].options(), name_, [&](const char* option, const OptionField& field) {
+      const std::string full = group_prefix(g) + option;
+      if (std::find(overridden.begin(), overridden.end(), full) != overridden.end()) return;
+      // Without a "now" entry the option had its chosen value, and check() has compared that with this
+      // program's.
+      const Attribute* const now = recorded.find(group_prefix(g) + "now." + option);
+      from_value(now ? now->value : chosen_[g].find(option)->value, field);
+    });
+  }
 }
 
 }}  // namespace holdfast::v0_2

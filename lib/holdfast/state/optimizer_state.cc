@@ -18,14 +18,11 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-using internal::lbfgs_fields;
-using internal::options_as;
 using internal::state_of;
-using internal::step_of;
 using internal::to_value;
+using internal::values_of;
 using internal::visit_options;
-using internal::visit_slots;
-using internal::with_kind;
+using torch::optim::LBFGSParamState;
 using torch::optim::Optimizer;
 
 // A tensor's name has at most 1,024 bytes, and slots come only with the first update.
@@ -36,21 +33,14 @@ constexpr char kNoSlot[] =
     "an optimizer's slot cannot be left out: make this parameter's gradients dense (for an embedding, "
     "sparse(false)), or train it without the option that needs the slot (momentum)";
 
-template <class Options>
-Attributes values_of(Options options) {
-  Attributes values;
-  visit_options(options, [&](const char* option, auto& field) { values.set(option, to_value(field)); });
-  return values;
-}
-
-// Checkpoints from before LAMB's variants have no entry for them. An entry is written only if it differs from
+// Checkpoints from before such options have no entry for them. An entry is written only if it differs from
 // the constructor's value, so these checkpoints still compare equal.
-bool unsaid(std::string_view option, const AttributeValue& value) {
-  constexpr std::string_view kLater[] = {"max_grad_norm", "grad_averaging", "bias_correction", "decoupled",
-                                         "most_norm"};
-  if (std::find(std::begin(kLater), std::end(kLater), option) == std::end(kLater)) return false;
-  static const Attributes plain = values_of(LambOptions());
-  return same_bits(value, plain.find(option)->value);
+Attributes unsaid_values(const OptimizerKind& kind, const std::string& optimizer) {
+  Attributes unsaid;
+  if (kind.later.empty()) return unsaid;
+  const Attributes plain = values_of(kind, *kind.plain(), optimizer);
+  for (const char* const option : kind.later) unsaid.set(option, plain.find(option)->value);
+  return unsaid;
 }
 
 // True if torch::optim's kernels and the fused ones give different bits. On a CPU FusedSgd has torch's bits.
@@ -69,10 +59,8 @@ bool depends_on_kernels(Optimizer& optimizer, std::string_view type) {
 }  // namespace
 
 OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
-    : name_(std::move(name)), optimizer_(&optimizer) {
-  // with_kind() compares the exact type: a derived class may have state that nobody knows here.
-  const bool known = with_kind(optimizer, [&](auto, const char* type) { type_ = type; });
-  if (known) return;
+    : name_(std::move(name)), optimizer_(&optimizer), kind_(kind_of(optimizer)) {
+  if (kind_ != nullptr) return;
   throw UsageError(
       "optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
       ": only torch::optim's own SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS and those of "
@@ -80,6 +68,8 @@ OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
       "const and load(const StateReader&) (state/stateful.h), and add it as that. One derived from "
       "holdfast/optim's that adds no state overrides described() (state/own_optimizer.h)");
 }
+
+bool OptimizerState::one_state() const { return kind_->one_state; }
 
 bool OptimizerState::rate_changed() const {
   const auto& groups = optimizer_->param_groups();
@@ -138,9 +128,7 @@ OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules
   // Options as they were when the group was first seen are the program's choice; a schedule changes them
   // later.
   for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
-    with_kind(*optimizer_, [&](auto kind, const char*) {
-      chosen_.push_back(values_of(options_as<typename decltype(kind)::Options>(groups[g].options(), name_)));
-    });
+    chosen_.push_back(values_of(*kind_, groups[g].options(), name_));
   }
   list_slots(inventory);
   for (const SlotTensor& slot : inventory.slots)
@@ -151,42 +139,40 @@ OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules
 void OptimizerState::list_slots(OptimizerInventory& inventory) const {
   const Groups& names = inventory.parameters;
   std::vector<SlotTensor>& slots = inventory.slots;
-  const auto& groups = optimizer_->param_groups();
-  with_kind(*optimizer_, [&](auto kind, const char*) {
-    using Kind = decltype(kind);
-    using State = typename Kind::State;
-    if constexpr (Kind::kPerParameter) {
-      std::set<const State*> stored;
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (std::size_t i = 0; i < names[g].size(); ++i) {
-          const at::Tensor& parameter = groups[g].params()[i];
-          auto* const state = state_of<State>(*optimizer_, parameter);
-          if (!state && internal::has_state(*optimizer_, parameter)) {
-            inventory.misfits.push_back("the state of " + names[g][i] + " in '" + name_ +
-                                        "' is of another class than " + type_ + "'s");
-          }
-          // A parameter that is listed twice has one state.
-          if (!state || !stored.insert(state).second) continue;
-          visit_slots(*state, [&](const char* slot, const at::Tensor& tensor) {
-            if (!tensor.defined()) return;
-            slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
-            if (tensor.sizes() == parameter.sizes()) return;
-            inventory.misfits.push_back(slots.back().name + " has the shape " + shape_text(tensor.sizes()) +
-                                        ", and its parameter " + shape_text(parameter.sizes()));
-          });
-        }
-      }
-    } else if (auto* const state = state_of<State>(*optimizer_, internal::first_parameter(*optimizer_))) {
-      for (const auto& field : lbfgs_fields(*state)) {
+  if (kind_->one_state) {
+    if (auto* const state = state_of(*optimizer_, internal::first_parameter(*optimizer_), *kind_)) {
+      for (const auto& field : internal::lbfgs_fields(static_cast<LBFGSParamState&>(*state))) {
         slots.push_back({name_ + "/lbfgs/" + field.name, *field.tensor});
       }
     }
-  });
+    return;
+  }
+  const auto& groups = optimizer_->param_groups();
+  std::set<const void*> stored;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t i = 0; i < names[g].size(); ++i) {
+      const at::Tensor& parameter = groups[g].params()[i];
+      auto* const state = state_of(*optimizer_, parameter, *kind_);
+      if (!state && internal::has_state(*optimizer_, parameter)) {
+        inventory.misfits.push_back("the state of " + names[g][i] + " in '" + name_ +
+                                    "' is of another class than " + kind_->name + "'s");
+      }
+      // A parameter that is listed twice has one state.
+      if (!state || !stored.insert(state).second) continue;
+      kind_->slots(*state, [&](const char* slot, const at::Tensor& tensor) {
+        if (!tensor.defined()) return;
+        slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
+        if (tensor.sizes() == parameter.sizes()) return;
+        inventory.misfits.push_back(slots.back().name + " has the shape " + shape_text(tensor.sizes()) +
+                                    ", and its parameter " + shape_text(parameter.sizes()));
+      });
+    }
+  }
 }
 
 void OptimizerState::put_attributes(const OptimizerInventory& inventory, Attributes& out,
                                     std::vector<std::string>& options) const {
-  out.set(name_ + ".type", type_);
+  out.set(name_ + ".type", std::string(kind_->name));
   if (auto* const own = dynamic_cast<OwnOptimizer*>(optimizer_)) {
     // A fused optimizer may count steps on the device; settle() copies the counts into the states that
     // follow.
@@ -196,43 +182,38 @@ void OptimizerState::put_attributes(const OptimizerInventory& inventory, Attribu
       options.push_back(name_ + ".maximize");
     }
   }
-  if (depends_on_kernels(*optimizer_, type_)) {
+  if (depends_on_kernels(*optimizer_, kind_->name)) {
     const bool own = dynamic_cast<OwnOptimizer*>(optimizer_) != nullptr;
     out.set("environment." + name_ + ".kernels", std::string(own ? "fused" : "torch::optim"), Role::record);
   }
   auto& groups = optimizer_->param_groups();
-  with_kind(*optimizer_, [&](auto kind, const char*) {
-    using Kind = decltype(kind);
-    using State = typename Kind::State;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const std::string prefix = group_prefix(g);
-      out.set(prefix + "parameters", inventory.parameters[g]);
-      visit_options(options_as<typename Kind::Options>(groups[g].options(), name_),
-                    [&](const char* option, auto& field) {
-                      const AttributeValue& chosen = chosen_[g].find(option)->value;
-                      if (!unsaid(option, chosen)) {
-                        out.set(prefix + option, chosen);
-                        options.push_back(prefix + option);
-                      }
-                      // Written only if a schedule or the program has changed it since.
-                      if (!same_bits(to_value(field), chosen))
-                        out.set(prefix + "now." + option, to_value(field));
-                    });
-      if constexpr (Kind::kPerParameter) {
-        std::vector<std::int64_t> steps;
-        for (const at::Tensor& parameter : groups[g].params()) {
-          const auto* const state = state_of<State>(*optimizer_, parameter);
-          steps.push_back(state ? step_of(*state) : -1);
-        }
-        out.set(prefix + "steps", std::move(steps));
+  const Attributes unsaid = unsaid_values(*kind_, name_);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::string prefix = group_prefix(g);
+    out.set(prefix + "parameters", inventory.parameters[g]);
+    visit_options(*kind_, groups[g].options(), name_, [&](const char* option, const OptionField& field) {
+      const AttributeValue& chosen = chosen_[g].find(option)->value;
+      const Attribute* const plain = unsaid.find(option);
+      if (plain == nullptr || !same_bits(chosen, plain->value)) {
+        out.set(prefix + option, chosen);
+        options.push_back(prefix + option);
       }
+      // Written only if a schedule or the program has changed it since.
+      if (!same_bits(to_value(field), chosen)) out.set(prefix + "now." + option, to_value(field));
+    });
+    if (kind_->one_state) continue;
+    std::vector<std::int64_t> steps;
+    for (const at::Tensor& parameter : groups[g].params()) {
+      const auto* const state = state_of(*optimizer_, parameter, *kind_);
+      steps.push_back(state ? kind_->step(*state) : -1);
     }
-    if constexpr (!Kind::kPerParameter) {
-      if (auto* const state = state_of<State>(*optimizer_, internal::first_parameter(*optimizer_))) {
-        internal::put_lbfgs_attributes(name_ + ".lbfgs", *state, out);
-      }
+    out.set(prefix + "steps", std::move(steps));
+  }
+  if (kind_->one_state) {
+    if (auto* const state = state_of(*optimizer_, internal::first_parameter(*optimizer_), *kind_)) {
+      internal::put_lbfgs_attributes(name_ + ".lbfgs", static_cast<LBFGSParamState&>(*state), out);
     }
-  });
+  }
   for (const SlotTensor& slot : inventory.slots) {
     if (auto strides = unusual_strides(slot.tensor)) out.set(attribute_of(slot.name, "strides"), *strides);
   }

@@ -29,6 +29,8 @@ class OptimizerParamState;
 
 namespace holdfast { inline namespace v0_2 {
 
+struct OptimizerKind;  // optimizer_fields.h
+
 struct SlotTensor {
   std::string name;  // "optimizer/exp_avg/fc.weight"
   at::Tensor tensor;
@@ -48,7 +50,7 @@ class HOLDFAST_EXPORT OptimizerState {
   const std::string& name() const { return name_; }
   torch::optim::Optimizer& optimizer() const { return *optimizer_; }
   // One state for all parameters together, as LBFGS has.
-  bool one_state() const { return type_ == "LBFGS"; }
+  bool one_state() const;
 
   // True if a group has another learning rate than was chosen for it.
   bool rate_changed() const;
@@ -85,7 +87,7 @@ class HOLDFAST_EXPORT OptimizerState {
 
   std::string name_;
   torch::optim::Optimizer* optimizer_;
-  std::string type_;
+  const OptimizerKind* kind_;
   std::vector<Attributes> chosen_;  // options of each group
 };
 

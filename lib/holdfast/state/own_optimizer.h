@@ -1,6 +1,6 @@
-// What a Holdfast optimizer tells OptimizerState (optimizer_state.h). It names the torch::optim class whose
-// state it keeps, so checkpoints of both are interchangeable. It also fetches step counts that live on a
-// device.
+// What a Holdfast optimizer tells OptimizerState (optimizer_state.h). It describes its options and slots;
+// with the description of a torch::optim class, checkpoints of both are interchangeable. It also fetches step
+// counts that live on a device.
 //
 // Requires: the class derives from torch::optim::Optimizer too. The options of its groups and the states of
 // its parameters have the kind's types. Threads: the training thread.
@@ -14,12 +14,11 @@
 namespace holdfast { inline namespace v0_2 {
 
 class WholeTensors;
+struct OptimizerKind;  // optimizer_fields.h
 
 class HOLDFAST_EXPORT OwnOptimizer {
  public:
-  enum class Kind { sgd, adam, adamw, lamb };
-
-  virtual Kind kind() const = 0;
+  virtual const OptimizerKind& kind() const = 0;
   // The class whose state the kind describes completely. OptimizerState refuses a derived class, because it
   // may have more state. A derived class without more state overrides this and returns its own typeid.
   virtual const std::type_info& described() const = 0;

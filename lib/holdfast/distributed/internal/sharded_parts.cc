@@ -13,15 +13,6 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-using internal::kInShares;
-using internal::options_as;
-using internal::state_of;
-using internal::step_of;
-using internal::to_value;
-using internal::visit_options;
-using internal::visit_slots;
-using internal::with_kind;
-
 void ShardedOptimizer::Parts::take(const std::vector<at::Tensor>& from, const std::vector<Piece>& own,
                                    const at::Tensor& share) {
   const at::NoGradGuard no_grad;
@@ -105,40 +96,23 @@ at::Tensor ShardedOptimizer::Parts::all_of(const char* what, const Part& part,
 
 ShardedOptimizer::Parts::Slots ShardedOptimizer::Parts::slots_of(const at::Tensor& share) const {
   Slots slots;
-  with_kind(*optimizer, [&](auto kind, const char*) {
-    using Kind = decltype(kind);
-    if constexpr (kInShares<Kind>) {
-      auto* const state = state_of<typename Kind::State>(*optimizer, share);
-      if (state == nullptr) return;
-      visit_slots(*state, [&](const char* name, const at::Tensor& slot) {
-        if (slot.defined()) slots.emplace_back(name, slot);
-      });
-    }
-  });
+  if (auto* const state = internal::state_of(*optimizer, share, kind)) {
+    kind.slots(*state, [&](const char* name, const at::Tensor& slot) {
+      if (slot.defined()) slots.emplace_back(name, slot);
+    });
+  }
   return slots;
 }
 
 std::int64_t ShardedOptimizer::Parts::updates(const Group& of) const {
-  std::int64_t updates = -1;
-  if (of.chunks.empty()) return updates;
-  with_kind(*optimizer, [&](auto kind, const char*) {
-    using Kind = decltype(kind);
-    if constexpr (kInShares<Kind>) {
-      // Every update updates all chunks of a group, so the count of the first one is that of all.
-      const auto* const state = state_of<typename Kind::State>(*optimizer, of.chunks.front().share);
-      if (state != nullptr) updates = step_of(*state);
-    }
-  });
-  return updates;
+  if (of.chunks.empty()) return -1;
+  // Every update updates all chunks of a group, so the count of the first one is that of all.
+  const auto* const state = internal::state_of(*optimizer, of.chunks.front().share, kind);
+  return state != nullptr ? kind.step(*state) : -1;
 }
 
 Attributes ShardedOptimizer::Parts::options_now(torch::optim::OptimizerOptions& of) const {
-  Attributes values;
-  with_kind(*optimizer, [&](auto kind, const char*) {
-    visit_options(options_as<typename decltype(kind)::Options>(of, "sharded"),
-                  [&](const char* name, auto& field) { values.set(name, to_value(field)); });
-  });
-  return values;
+  return internal::values_of(kind, of, "sharded");
 }
 
 }}  // namespace holdfast::v0_2

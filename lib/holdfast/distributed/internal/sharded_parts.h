@@ -9,7 +9,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,15 +19,6 @@
 #include "holdfast/state/whole_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
-
-namespace internal {
-// True for optimizers whose updates go element by element, or that ask for numbers of whole tensors (LAMB).
-template <class Kind>
-inline constexpr bool kInShares = std::is_same_v<typename Kind::State, torch::optim::SGDParamState> ||
-                                  std::is_same_v<typename Kind::State, torch::optim::AdamParamState> ||
-                                  std::is_same_v<typename Kind::State, torch::optim::AdamWParamState> ||
-                                  std::is_same_v<typename Kind::State, LambParamState>;
-}  // namespace internal
 
 struct ShardedOptimizer::Parts final : WholeTensors {
   struct Part {
@@ -47,6 +37,7 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   Parts(torch::optim::Optimizer& given, torch::nn::Module& of, ProcessGroup& ranks,
         const ShardedOptions& chosen)
       : optimizer(&given),
+        kind(*kind_of(given)),
         module(&of),
         group(&ranks),
         options(chosen),
@@ -79,6 +70,7 @@ struct ShardedOptimizer::Parts final : WholeTensors {
                    const at::Tensor& share);
 
   torch::optim::Optimizer* optimizer;
+  const OptimizerKind& kind;
   torch::nn::Module* module;
   ProcessGroup* group;
   ShardedOptions options;

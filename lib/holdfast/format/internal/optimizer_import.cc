@@ -17,16 +17,6 @@ namespace {
 constexpr std::string_view kFirstGroup = ".group.0.parameters";
 constexpr double kMostSteps = 1e15;  // counts up to there are exact as doubles
 
-// Of state/optimizer_fields.h, which needs Torch.
-struct SlotOfKind {
-  std::string_view name;
-  std::string_view option = {};  // the slot is there while this option is on; empty: always
-};
-struct KindOfOptimizer {
-  std::string_view type;
-  bool counts = true;  // PyTorch's SGD counts no updates
-  std::array<SlotOfKind, 3> slots = {};
-};
 constexpr std::array<KindOfOptimizer, 6> kKindsOfOptimizers{{
     {"SGD", false, {{{"momentum_buffer"}}}},
     {"Adam", true, {{{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", "amsgrad"}}}},
@@ -64,6 +54,8 @@ std::string strides_of(const std::string& optimizer, const std::string& tensor) 
 }
 
 }  // namespace
+
+std::span<const KindOfOptimizer> kinds_of_optimizers() { return kKindsOfOptimizers; }
 
 std::set<std::string> optimizers_of(const Attributes& attributes) {
   std::set<std::string> optimizers;

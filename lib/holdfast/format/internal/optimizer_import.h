@@ -5,14 +5,29 @@
 // Errors: PickleRefusal, which names what the checkpoint's optimizer has no place for. Threads: one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "holdfast/format/internal/import_draft.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+
+struct SlotOfKind {
+  std::string_view name;
+  std::string_view option = {};  // the slot is there while this option is on; empty: always
+};
+// What state/optimizer_fields.h says, without Torch; a test compares the two.
+struct KindOfOptimizer {
+  std::string_view type;
+  bool counts = true;  // PyTorch's SGD counts no updates
+  std::array<SlotOfKind, 3> slots = {};
+};
+std::span<const KindOfOptimizer> kinds_of_optimizers();  // all but LBFGS
 
 class OptimizerImport {
  public:

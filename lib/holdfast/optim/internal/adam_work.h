@@ -1,7 +1,7 @@
 // The common part of FusedAdam, FusedAdamW and Lamb: two moments and a step count per parameter, gathered
 // into lists. Checks come before any change, and new states are kept only after the kernels have run.
 //
-// `Kernel` has Options, State, kName, kKind, check(options), and
+// `Kernel` has Options, State, kName, check(options), and
 //   run(list, options, group, maximize, on_device, rates, scale, found)   one kernel call for one list
 // It may have
 //   divisor(optimizer, grad_scale, whole)   replaces grad_scale as the number that run() divides by

@@ -1,7 +1,7 @@
 // The members of FusedOptimizer, for the sources that instantiate it. Such a source first defines
 //
 //   struct XKernel { using Options, State; static constexpr char kName[];
-//                    static constexpr OwnOptimizer::Kind kKind;
+//                    static const OptimizerKind& kind();  unless `Torch` is a class of torch::optim
 //                    static void check(const Options&); … };
 //   template <> struct FusedWork<XKernel> (or adam_work.h's): step(), settle(), `rates`
 //
@@ -21,6 +21,7 @@
 #include "holdfast/optim/fused_optimizer.h"
 #include "holdfast/optim/internal/adoption.h"
 #include "holdfast/optim/internal/kernel_lists.h"
+#include "holdfast/state/optimizer_fields.h"
 #include "holdfast/state/torch_compat.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -134,8 +135,12 @@ void FusedOptimizer<Torch, Options, Kernel>::write_rates() {
 }
 
 template <class Torch, class Options, class Kernel>
-OwnOptimizer::Kind FusedOptimizer<Torch, Options, Kernel>::kind() const {
-  return Kernel::kKind;
+const OptimizerKind& FusedOptimizer<Torch, Options, Kernel>::kind() const {
+  if constexpr (kAdopts) {
+    return *torch_kind(typeid(Torch));
+  } else {
+    return Kernel::kind();
+  }
 }
 
 template <class Torch, class Options, class Kernel>
