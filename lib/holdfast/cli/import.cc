@@ -2,16 +2,19 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/name_list.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
-#include "holdfast/cli/import_state.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
+#include "holdfast/format/state_import.h"
+#include "holdfast/staging/run_record.h"
 #include "holdfast/writing/weight_import.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -86,6 +89,87 @@ void check_whole(const ImportRequest& options) {
                       "dict, save that), or give a part another name to import it alone");
 }
 
+// --like: a training state that Python has gone on with becomes a whole checkpoint again.
+[[noreturn]] void refuse_state(const std::filesystem::path& file, const std::string& reason) {
+  throw Error(shown(file) + ": " + reason, ExitCode::difference);
+}
+
+ImportedState read_python_state(const ImportRequest& options, const CheckpointIndex& like) {
+  const auto file = open_checkpoint(options.file);
+  if (!looks_like_torch(*file)) {
+    refuse_state(options.file, looks_like_safetensors(*file)
+                                   ? "safetensors has weights alone: without --like they become a checkpoint"
+                                   : "not a file of PyTorch");
+  }
+  auto read = read_training_state(*file, like);
+  if (const auto* const rejection = std::get_if<Rejection>(&read))
+    refuse_state(options.file, rejection->reason);
+  return std::get<ImportedState>(std::move(read));
+}
+
+// Those that the file does not name, verified.
+std::shared_ptr<Snapshot> read_kept(const ImportRequest& options, const Opened& like,
+                                    const ImportedState& state) {
+  const auto kept = [&](const TensorSpec& spec) { return !state.find(spec.name); };
+  for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
+    auto read = read_tensors(*like.file, like.index, kept, kReadThreads, mode);
+    if (auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&read)) return std::move(*snapshot);
+    if (mode == ReadMode::uncached)
+      refuse_state(options.like, "damaged: " + std::get<Rejection>(read).reason);
+  }
+  return nullptr;
+}
+
+// The names are the file's, and may be any text.
+void print_names(const char* what, std::vector<std::string> names) {
+  constexpr std::size_t kMostNames = 24;
+  for (std::string& name : names) name = printable(name);
+  if (!names.empty()) std::cout << what << name_list(names, kMostNames) << '\n';
+}
+
+int run_state_import(const ImportRequest& options) {
+  check_import_directory(FileSystem::real(), options.to);
+  const Opened like = open_index(options.like);
+  try {
+    static_cast<void>(run_record_of(like.index.attributes));
+  } catch (const RefusedError& error) {
+    refuse_state(options.like, std::string("no run resumes from it: ") + error.what());
+  }
+  // Everything is read and checked before the run directory is made: a refused file leaves no trace.
+  const ImportedState state = read_python_state(options, like.index);
+  const auto kept = read_kept(options, like, state);
+  WholeState whole{.step = state.step, .tensors = state.tensors, .bytes = {}, .attributes = state.attributes};
+  for (const TensorSpec& spec : state.tensors) {
+    const auto taken = state.find(spec.name);
+    whole.bytes.push_back(taken ? *taken : kept->find(spec.name).value());
+  }
+  const CheckpointInfo made =
+      import_state(FileSystem::real(), Clock::real(), options.to, whole, options.file.filename().string());
+  const std::filesystem::path path = options.to / made.name;
+  if (options.json) {
+    print_json({{"schema", kJsonSchema},
+                {"file", path.string()},
+                {"step", state.step},
+                {"tensors", state.tensors.size()},
+                {"format", "PyTorch"},
+                {"bytes", made.bytes},
+                {"from_file", state.from_file},
+                {"from_checkpoint", state.from_checkpoint},
+                {"left_out", state.left_out},
+                {"ignored_options", state.ignored_options}});
+    return 0;
+  }
+  std::cout << shown(path) << ": step " << format_count(state.step) << ", "
+            << format_count(static_cast<std::int64_t>(state.tensors.size())) << " tensors, "
+            << format_bytes(made.bytes) << '\n';
+  print_names("from the file: ", state.from_file);
+  print_names("from the checkpoint: ", state.from_checkpoint);
+  print_names("not imported: ", state.left_out);
+  print_names("ignored options of Python's optimizers: ", state.ignored_options);
+  std::cout << "the program resumes from it with the run directory " << shown(options.to) << '\n';
+  return 0;
+}
+
 int run_import(const ImportRequest& options) {
   if (!options.like.empty()) {
     if (!options.key.empty() || !options.strip.empty() || options.module != kModelModule) {
@@ -93,8 +177,7 @@ int run_import(const ImportRequest& options) {
           "--like takes the parts by their names: --key, --module and --strip-prefix are for "
           "weights alone");
     }
-    return run_state_import(
-        {.file = options.file, .to = options.to, .like = options.like, .json = options.json});
+    return run_state_import(options);
   }
   check_whole(options);
   const auto file = open_checkpoint(options.file);

@@ -8,10 +8,23 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/data/internal/augment_options.h"
-#include "holdfast/data/internal/crop_flip_normalize.h"
+#include "holdfast/data/internal/crop_flip_normalize_kernel.h"
+#include "holdfast/kernels/kernel.h"
 
 namespace holdfast { inline namespace v0_2 {
+namespace kernels {
+
+// Defined in a source that CMake generates (holdfast_embed_kernels() in cmake/module.cmake).
+std::span<const Text> texts_of_data();
+
+}  // namespace kernels
+
 namespace {
+
+constexpr kernels::Source kCropFlipNormalize{"holdfast/data/internal/crop_flip_normalize_kernel.h",
+                                             &kernels::texts_of_data};
+// The kernel's header cannot include that of the table, because NVRTC has no standard library.
+static_assert(kernels::CropFlipNormalize::kPadding == NormalizeTable::kPadding);
 
 at::Tensor bytes_of(PictureSet& pictures) {
   return at::from_blob(pictures.record(0), {pictures.size(), pictures.record_bytes()}, at::kByte);
@@ -72,7 +85,21 @@ std::vector<at::Tensor> ResidentPictures::finish_batch(std::vector<at::Tensor> m
   at::Tensor inputs = at::empty({choices.size(0), shape_.channels, shape_.height, shape_.width},
                                 on_device.dtype(at::kFloat).memory_format(options_.layout));
   at::Tensor targets = at::empty({choices.size(0)}, on_device.dtype(at::kLong));
-  internal::crop_flip_normalize({shape_, augmentation_.padding, records_, table_}, choices, inputs, targets);
+  const kernels::CropFlipNormalize kernel{
+      .records = records_.const_data_ptr<std::uint8_t>(),
+      // std::int64_t is long here and Index long long: two types of the same 64 bits.
+      .choices = reinterpret_cast<const kernels::Index*>(choices.const_data_ptr<std::int64_t>()),
+      .table = table_.const_data_ptr<float>(),
+      .inputs = inputs.mutable_data_ptr<float>(),
+      .targets = reinterpret_cast<kernels::Index*>(targets.mutable_data_ptr<std::int64_t>()),
+      .channels = shape_.channels,
+      .height = shape_.height,
+      .width = shape_.width,
+      .padding = augmentation_.padding,
+      // Where both layouts are the same memory, as with one channel, either answer is right.
+      .channels_last = !inputs.is_contiguous()};
+  // On the device's current stream, which nobody waits for.
+  kernels::launch<kCropFlipNormalize>(kernel, {.x = static_cast<int>(choices.size(0))}, inputs.device());
   return {std::move(inputs), std::move(targets)};
 }
 

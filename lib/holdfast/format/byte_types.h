@@ -28,14 +28,4 @@ std::string byte_type_attribute(std::string_view module, std::string_view key);
 // The type of a tensor "<module>/<key>" that is stored as bytes; nullptr for all others.
 const ByteType* byte_type_of(const Attributes& attributes, const TensorSpec& tensor);
 
-// Sets the attributes of a snapshot that holds `tensors` of a foreign file as "<module>/<key>". Throws
-// RefusedError for a key that cannot be part of an attribute's name.
-template <class Tensor>
-void name_byte_types(Attributes& attributes, std::string_view module, const std::vector<Tensor>& tensors) {
-  for (const Tensor& tensor : tensors) {
-    if (tensor.type == nullptr) continue;
-    attributes.set(byte_type_attribute(module, tensor.spec.name), std::string(tensor.type->name));
-  }
-}
-
 }}  // namespace holdfast::v0_2

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/format/internal/foreign_snapshot.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/workers.h"
@@ -12,9 +14,6 @@
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
-
-// A cache line, so that vector loads from the image are fast.
-constexpr std::uint64_t kTensorAlignment = 64;
 
 using internal::damaged;
 
@@ -49,7 +48,48 @@ bool read_all(const File& file, const std::vector<Piece>& pieces, int threads) {
   return !short_read;
 }
 
+// By growing alignment, in the order of the safetensors crate: its writer sorts tensors by it.
+// complex128 is missing, because the format has no such type.
+constexpr std::pair<DType, std::string_view> kDTypeNames[] = {
+    {DType::boolean, "BOOL"},
+    {DType::uint8, "U8"},
+    {DType::int8, "I8"},
+    {DType::float8_e5m2, "F8_E5M2"},
+    {DType::float8_e4m3fn, "F8_E4M3"},
+    {DType::int16, "I16"},
+    {DType::uint16, "U16"},
+    {DType::float16, "F16"},
+    {DType::bfloat16, "BF16"},
+    {DType::int32, "I32"},
+    {DType::uint32, "U32"},
+    {DType::float32, "F32"},
+    {DType::complex64, "C64"},
+    {DType::float64, "F64"},
+    {DType::int64, "I64"},
+    {DType::uint64, "U64"},
+};
+
 }  // namespace
+
+std::string_view safetensors_name(DType dtype) {
+  for (const auto& [known, name] : kDTypeNames) {
+    if (known == dtype) return name;
+  }
+  return {};
+}
+
+std::optional<DType> safetensors_dtype(std::string_view name) {
+  for (const auto& [dtype, known] : kDTypeNames) {
+    if (known == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+int safetensors_rank(DType dtype) {
+  const auto* const found = std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
+                                         [&](const auto& entry) { return entry.first == dtype; });
+  return static_cast<int>(found - std::begin(kDTypeNames));
+}
 
 bool looks_like_safetensors(const File& file) {
   std::array<std::byte, kSafetensorsLengthSize + 1> start{};
@@ -90,31 +130,14 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_safetensors(const File& 
   if (file.size() != index.data_begin + index.data_length) {
     return damaged("the file changed its size while it was read");
   }
-  std::vector<TensorSpec> specs;
-  std::vector<std::uint64_t> offsets;
-  std::uint64_t length = 0;
-  for (const SafetensorsIndex::Tensor& tensor : index.tensors) {
-    specs.push_back(tensor.spec);
-    specs.back().name = std::string(group) + "/" + tensor.spec.name;
-    offsets.push_back(length);
-    length += (tensor.spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-  }
-  auto snapshot = std::make_shared<Snapshot>();
-  try {
-    check_tensor_specs(specs);
-    name_byte_types(snapshot->attributes, group, index.tensors);
-  } catch (const Error& error) {
-    // The format allows any text as a key, so a name that a checkpoint cannot hold is a property of this
-    // file.
-    return damaged(error.what());
-  }
-  snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
-  snapshot->arena = std::make_shared<Arena>(length);
-  if (!read_all(file, pieces_of(index, *snapshot->layout, snapshot->arena->bytes()), threads)) {
+  auto made = internal::foreign_snapshot(index.tensors, group);
+  auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&made);
+  if (snapshot == nullptr) return made;
+  if (!read_all(file, pieces_of(index, *(*snapshot)->layout, (*snapshot)->arena->bytes()), threads)) {
     return became_shorter();
   }
-  if (auto rejection = internal::check_booleans(*snapshot)) return std::move(*rejection);
-  return snapshot;
+  if (auto rejection = internal::check_booleans(**snapshot)) return std::move(*rejection);
+  return made;
 }
 
 }}  // namespace holdfast::v0_2

@@ -31,6 +31,9 @@ inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";
 // The format's name of an element type, such as "BF16"; empty if it has none (complex128).
 std::string_view safetensors_name(DType dtype);
 std::optional<DType> safetensors_dtype(std::string_view name);
+// Its place in the order of tensors in a file: tensors of a higher rank are written first, as the format's
+// own library does. Wide element types come first, so that every tensor is aligned.
+int safetensors_rank(DType dtype);
 
 struct SafetensorsIndex {
   struct Tensor {

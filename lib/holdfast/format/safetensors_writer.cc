@@ -7,7 +7,6 @@
 #include "holdfast/base/json.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/safetensors_dtype.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/format/safetensors.h"
 
@@ -37,8 +36,8 @@ std::vector<std::size_t> order_of(std::span<const TensorSpec> tensors) {
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     // The largest alignment first, as the reference implementation writes; every tensor is then aligned to
     // its element.
-    const int first = internal::safetensors_rank(tensors[a].dtype);
-    const int second = internal::safetensors_rank(tensors[b].dtype);
+    const int first = safetensors_rank(tensors[a].dtype);
+    const int second = safetensors_rank(tensors[b].dtype);
     return first != second ? first > second : tensors[a].name < tensors[b].name;
   });
   return order;

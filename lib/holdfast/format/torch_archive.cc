@@ -9,6 +9,7 @@
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/crc32.h"
+#include "holdfast/format/internal/foreign_snapshot.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/workers.h"
 #include "holdfast/format/layout.h"
@@ -19,8 +20,6 @@ namespace {
 using internal::damaged;
 using Tensor = TorchIndex::Tensor;
 using Storage = TorchIndex::Storage;
-
-constexpr std::uint64_t kStorageAlignment = 64;  // a cache line, as in PyTorch's own archives
 
 bool is_contiguous(const Tensor& tensor) {
   std::int64_t stride = 1;
@@ -132,29 +131,12 @@ class StorageReader {
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_torch(const File& file, const TorchIndex& index,
                                                               std::string_view group, int threads) {
-  std::vector<TensorSpec> specs;
-  std::vector<std::uint64_t> offsets;
-  std::uint64_t length = 0;
-  for (const Tensor& tensor : index.tensors) {
-    specs.push_back(tensor.spec);
-    if (!group.empty()) specs.back().name = std::string(group) + "/" + tensor.spec.name;
-  }
-  auto snapshot = std::make_shared<Snapshot>();
-  try {
-    check_tensor_specs(specs);
-    name_byte_types(snapshot->attributes, group, index.tensors);
-  } catch (const Error& error) {
-    return damaged(error.what());
-  }
-  for (const TensorSpec& spec : specs) {
-    offsets.push_back(length);
-    length += (spec.bytes() + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
-  }
-  snapshot->layout = std::make_shared<ImageLayout>(std::move(specs), std::move(offsets), length);
-  snapshot->arena = std::make_shared<Arena>(length);
-  if (auto rejection = StorageReader(file, index, *snapshot).read_all(threads)) return std::move(*rejection);
-  if (auto rejection = internal::check_booleans(*snapshot)) return std::move(*rejection);
-  return snapshot;
+  auto made = internal::foreign_snapshot(index.tensors, group);
+  auto* const snapshot = std::get_if<std::shared_ptr<Snapshot>>(&made);
+  if (snapshot == nullptr) return made;
+  if (auto rejection = StorageReader(file, index, **snapshot).read_all(threads)) return std::move(*rejection);
+  if (auto rejection = internal::check_booleans(**snapshot)) return std::move(*rejection);
+  return made;
 }
 
 }}  // namespace holdfast::v0_2

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "holdfast/base/json.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/interruption/internal/gcp_words.h"
 #include "holdfast/interruption/internal/shown_text.h"
+#include "holdfast/interruption/service_time.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -31,6 +32,31 @@ bool may_be_an_etag(std::string_view text) {
   return !text.empty() && text.size() <= kLongestEtag && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
   });
+}
+
+// Google's announcement of planned maintenance.
+struct UpcomingMaintenance {
+  std::string type;                         // "SCHEDULED", "UNSCHEDULED"
+  std::string status;                       // "PENDING", "ONGOING"
+  std::string start;                        // as written; distinguishes two events
+  std::optional<WallTime> not_before = {};  // unset: missing or unreadable
+};
+
+std::string either_member(const JsonValue& json, std::string_view name, std::string_view other_name) {
+  // The metadata server and the compute API spell members differently.
+  const auto text = text_member(json, name);
+  return text ? *text : text_member(json, other_name).value_or("");
+}
+
+// nullopt for NONE, {}, {"error": …} and everything else that names neither a start nor a status.
+std::optional<UpcomingMaintenance> parse_upcoming_maintenance(std::string_view body) {
+  const JsonValue json = parse_json(body);
+  UpcomingMaintenance found{.type = either_member(json, "type", "type"),
+                            .status = either_member(json, "maintenance_status", "maintenanceStatus"),
+                            .start = either_member(json, "window_start_time", "windowStartTime")};
+  if (found.status.empty() && found.start.empty()) return std::nullopt;
+  found.not_before = parse_service_time(found.start);
+  return found;
 }
 
 }  // namespace
@@ -136,7 +162,7 @@ void GcpSource::look_at_upcoming(std::vector<Notice>& news) {
   upcoming_again_ = now + std::chrono::duration_cast<SteadyTime::duration>(kUpcomingInterval);
   const auto body = beside(kUpcoming, "?alt=json");
   if (!body) return;
-  const auto event = internal::parse_upcoming_maintenance(*body);
+  const auto event = parse_upcoming_maintenance(*body);
   if (!event) {
     told_upcoming_.reset();
     logged_upcoming_.reset();

@@ -1,5 +1,6 @@
-// The kernel of crop_flip_normalize(): a block a picture, its floats in the order of memory. Integers and a
-// table, no arithmetic on floats.
+// Crops, mirrors and normalises a batch of pictures where their bytes are: augment_picture() on a device. A
+// block a picture, its floats in the order of memory. Integers and a table, no arithmetic on floats: all
+// devices give equal results.
 //
 // Threads: those of a launch; see device_code.h.
 #pragma once
