@@ -8,13 +8,13 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::int64_t kLast = 5;
+constexpr std::int64_t kLastStep = 5;
 
 class HeldTogether : public Together {
  protected:
   static void train(Member& one, bool announced = true) {
-    if (announced) one.checkpointer->expect_last_step(kLast);
-    one.train_to(kLast);
+    if (announced) one.checkpointer->expect_last_step(kLastStep);
+    one.train_to(kLastStep);
   }
   static void work_on(Member& one) {
     one.source.weight(0) = 7;
@@ -32,7 +32,7 @@ class HeldTogether : public Together {
     return end;
   }
   void expect_stored(const std::vector<std::string>& state) {
-    live(3, [](Member& one) { EXPECT_EQ(one.resumed.step, kLast); });
+    live(3, [](Member& one) { EXPECT_EQ(one.resumed.step, kLastStep); });
     EXPECT_THAT(errors(), Each(std::string()));
     EXPECT_EQ(states(), state);
   }
@@ -47,7 +47,7 @@ TEST_F(HeldTogether, TheLastBoundaryIsStoredWhetherRanksShareTheWriteOrNot) {
       const auto end = undisturbed();
       live(3, [&](Member& one) {
         if (by_data) {
-          one.train_to(kLast - 1);
+          one.train_to(kLastStep - 1);
           one.source.end = DataEnd::run;
           one.step();
         } else {
@@ -116,7 +116,7 @@ TEST_F(HeldTogether, ASpreadStateIsStoredAsItIsFound) {
 
 TEST_F(HeldTogether, ASaveByAllRanksHasIt) {
   seers = 3;
-  options.every = {SaveEvery::steps(kLast)};
+  options.every = {SaveEvery::steps(kLastStep)};
   const auto end = undisturbed();  // keeps the options' policy
   live(3, [&](Member& one) {
     train(one);

@@ -1,9 +1,8 @@
 // The end of a run that hears of its machine's end, and what is committed on the way there.
-#include <map>
 #include <thread>
 
+#include "asked_clock.h"
 #include "holdfast/store/run_state.h"
-#include "noticed.h"
 
 namespace holdfast::test { namespace {
 
@@ -184,42 +183,7 @@ TEST_F(Noticed, ASaveInsideThatFailsIsTriedAgainAtATick) {
   EXPECT_TRUE(soon([&] { return durable() == 11; }));
 }
 
-// Counts who asks for the time.
-class AskedClock final : public Clock {
- public:
-  explicit AskedClock(FakeClock& clock) : clock_(clock) {}
-  SteadyTime now() const override {
-    {
-      const std::lock_guard lock(mutex_);
-      ++asked_[std::this_thread::get_id()];
-    }
-    return clock_.now();
-  }
-  WallTime wall_now() const override { return clock_.wall_now(); }
-  void sleep_for(Duration duration) override { clock_.sleep_for(duration); }
-  int asked(std::thread::id by) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = asked_.find(by);
-    return found != asked_.end() ? found->second : 0;
-  }
-  int asked_by_others(std::thread::id than) const {
-    const std::lock_guard lock(mutex_);
-    int sum = 0;
-    for (const auto& [who, times] : asked_) {
-      if (who != than) sum += times;
-    }
-    return sum;
-  }
-
- private:
-  FakeClock& clock_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::thread::id, int> asked_;
-};
-
-TEST_F(Noticed, WhoeverWaitsForAnImageIsNotDeaf) {
-  AskedClock clock(volume.clock);
-  options.start.seams.clock = &clock;
+TEST_F(AskedNoticed, WhoeverWaitsForAnImageIsNotDeaf) {
   start();
   SlowDisk disk(volume);
   run->step();
@@ -227,7 +191,7 @@ TEST_F(Noticed, WhoeverWaitsForAnImageIsNotDeaf) {
   disk.await(1);
   run->step();
   announcer.deadline(now() + 600s);
-  std::thread later([&, training = std::this_thread::get_id()] {
+  std::thread later([&] {
     // The watch and the training have both looked since.
     const auto all_look = [&] {
       const int before = clock.asked_by_others(training);
@@ -245,7 +209,6 @@ TEST_F(Noticed, WhoeverWaitsForAnImageIsNotDeaf) {
   run->checkpointer.save();
   later.join();
   EXPECT_THAT(log.text(), Not(HasSubstr("deaf for")));
-  run.reset();
 }
 
 }}  // namespace holdfast::test
