@@ -98,7 +98,8 @@ class HOLDFAST_EXPORT Checkpointer {
   void before_update();
   // After every optimizer update, never after a micro-batch. UsageError if the state's step has not grown
   // since the call before: to go back to an older checkpoint, start again with `resume_from`. UnsavableError
-  // (a UsageError) if this boundary was to be saved and no start could load it; then the run is over.
+  // (a UsageError) if this boundary was to be saved and no start could load it; then the run is over. Of
+  // several ranks all throw it a step later, also if it is the state of one.
   Decision after_step(const StepReport& report = {});
   // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. after_step()
   // keeps an image of that step for finish(), so call it before the loop. Any thread.
@@ -116,7 +117,9 @@ class HOLDFAST_EXPORT Checkpointer {
   // Between before_update() and after_step() the handle is `failed`, and the next after_step() makes the
   // save.
   SaveHandle save();
-  void request_save();                           // any thread; served by the next after_step
+  // Any thread; served by the next after_step. If only the last save has time before an announced end, the
+  // request waits, and the log says so.
+  void request_save();
   void request_stop(const std::string& reason);  // any thread
 
   // For an evaluation between two steps, or any other phase in which the state stands still. Its constructor

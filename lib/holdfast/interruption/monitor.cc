@@ -153,19 +153,34 @@ const Notice* Monitor::earliest() const {
   return found;
 }
 
-void Monitor::settle_deadline() noexcept {
-  bool stands = false;
-  std::optional<SteadyTime> first = stop_deadline_;
-  std::optional<SteadyTime> first_named = named_stop_deadline_;
+bool Monitor::counts(const Which& which, const Notice& notice) noexcept {
+  if (which.sleeps != Sleeps::count && notice.hibernates != (which.sleeps == Sleeps::alone)) return false;
+  return !(which.named && notice.guessed) && notice.deadline &&
+         !(which.after && *notice.deadline <= *which.after);
+}
+
+std::optional<SteadyTime> Monitor::find_deadline(const Which& which) const noexcept {
+  std::optional<SteadyTime> first = which.named ? named_stop_deadline_ : stop_deadline_;
+  if (first && ((which.after && *first <= *which.after) || which.sleeps == Sleeps::alone)) first.reset();
   for (const Announced& announced : announced_) {
-    if (announced.dismissed) continue;
-    stands = true;
-    const SteadyTime when = *announced.notice.deadline;
+    if (announced.dismissed || !counts(which, announced.notice)) continue;
     // It had passed when the stop came, so it says nothing about the time that is left.
-    if (stop_seen_ && when <= *stop_seen_) continue;
-    lower(first, when);
-    if (!announced.notice.guessed) lower(first_named, when);
+    if (stop_seen_ && *announced.notice.deadline <= *stop_seen_) continue;
+    lower(first, *announced.notice.deadline);
   }
+  return first;
+}
+
+std::optional<SteadyTime> Monitor::earliest_deadline(const Which& which) const noexcept {
+  const MutexLock lock(mutex_);
+  return find_deadline(which);
+}
+
+void Monitor::settle_deadline() noexcept {
+  const bool stands = std::any_of(announced_.begin(), announced_.end(),
+                                  [](const Announced& announced) { return !announced.dismissed; });
+  const std::optional<SteadyTime> first = find_deadline({});
+  const std::optional<SteadyTime> first_named = find_deadline({.named = true});
   // Deadline before flag: a thread that sees the flag must find the deadline.
   deadline_.store(first ? nanoseconds(*first) : kNoDeadline);
   named_deadline_.store(first_named ? nanoseconds(*first_named) : kNoDeadline);

@@ -64,6 +64,17 @@ class HOLDFAST_EXPORT Monitor {
   std::optional<SteadyTime> deadline() const noexcept;
   // The earliest deadline that somebody named; nullopt if all are guesses (Notice::guessed).
   std::optional<SteadyTime> named_deadline() const noexcept;
+  // Of the deadlines that deadline() considers: those that somebody named, with or without those of machines
+  // that hibernate, those after a moment.
+  enum class Sleeps { count, left_out, alone };
+  struct Which {
+    bool named = false;
+    Sleeps sleeps = Sleeps::count;
+    std::optional<SteadyTime> after = {};
+  };
+  // The earliest of these. Not lock-free.
+  std::optional<SteadyTime> earliest_deadline(const Which& which) const noexcept HOLDFAST_EXCLUDES(mutex_);
+  static bool counts(const Which& which, const Notice& notice) noexcept;
   // Time until deadline(); zero if it has passed.
   std::optional<Duration> time_left() const;
 
@@ -101,6 +112,7 @@ class HOLDFAST_EXPORT Monitor {
   void announce(const Notice& notice, const Source* from) HOLDFAST_REQUIRES(mutex_);
   std::vector<Announced>::iterator find(const Notice& notice, const Source* from) HOLDFAST_REQUIRES(mutex_);
   const Notice* earliest() const HOLDFAST_REQUIRES(mutex_);
+  std::optional<SteadyTime> find_deadline(const Which& which) const noexcept HOLDFAST_REQUIRES(mutex_);
   void settle_deadline() noexcept HOLDFAST_REQUIRES(mutex_);
   void let_go() noexcept;
 

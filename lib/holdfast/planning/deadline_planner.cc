@@ -91,6 +91,14 @@ Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& co
   return {.move = Move::last_commit, .not_home = !reaches_home};
 }
 
+Plan without_commit(Plan plan, const Standing& standing, OnNotice policy) noexcept {
+  plan.too_late = !standing.covered;
+  plan.room = false;
+  if (plan.move == Move::commit) plan.move = Move::train;
+  if (plan.move == Move::last_commit) plan.move = policy == OnNotice::wait ? Move::wait : Move::train;
+  return plan;
+}
+
 Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
                    const Standing& standing) noexcept {
   // A deadline that has passed forbids nothing: the machine still lives, so try.

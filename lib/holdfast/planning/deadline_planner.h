@@ -78,6 +78,8 @@ HOLDFAST_EXPORT bool is_home_by(SteadyTime deadline, SteadyTime now, const Costs
 // Requires that `policy` is not `callback`.
 HOLDFAST_EXPORT Plan plan_for_deadline(SteadyTime now, const Deadline& deadline, const Costs& costs,
                                        const Standing& standing, OnNotice policy) noexcept;
+// What is left of `plan` if an end other than the one planned for forbids a commit.
+HOLDFAST_EXPORT Plan without_commit(Plan plan, const Standing& standing, OnNotice policy) noexcept;
 // The program was told to stop, at the latest by `deadline` if that is known. A deadline that has passed says
 // nothing about the remaining time.
 HOLDFAST_EXPORT Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,

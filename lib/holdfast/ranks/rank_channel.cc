@@ -28,7 +28,9 @@ enum Element {
   at_torn,
   at_named_left,
   at_step_time,
-  at_due
+  at_due,
+  at_unsavable,
+  at_sleep_left
 };
 
 // Encodes "the least time left" so that a maximum finds it: less time is a larger number; 0 is none.
@@ -76,7 +78,9 @@ Ballot ballot_of(const Vote& vote, int rank, int world_size) {
   ballot[at_other_plan] = -vote.plan;
   ballot[at_capacity] = vote.capacity;
   ballot[at_named_left] = urgency(vote.named_left);
+  ballot[at_sleep_left] = urgency(vote.sleep_left);
   ballot[at_torn] = asks(vote.torn);
+  ballot[at_unsavable] = asks(vote.unsavable);
   ballot[at_step_time] = vote.step_time.count();
   ballot[at_due] = vote.due;
   return ballot;
@@ -113,8 +117,10 @@ Agreed agreed_by(const Ballot& largest, int world_size) {
   if (largest[at_plan] == -largest[at_other_plan]) agreed.plan = largest[at_plan];
   agreed.capacity = largest[at_capacity];
   agreed.torn = rank_in(largest[at_torn]);
+  agreed.unsavable = rank_in(largest[at_unsavable]);
   agreed.left = time_left(largest[at_left]);
   agreed.named_left = time_left(largest[at_named_left]);
+  agreed.sleep_left = time_left(largest[at_sleep_left]);
   agreed.step_time = Duration(largest[at_step_time]);
   agreed.due = largest[at_due];
   return agreed;

@@ -48,13 +48,16 @@ struct Vote {
   std::int64_t capacity = 0;          // of that file for attributes, in bytes
   // Like `left`, but only for an end that somebody named.
   std::optional<Duration> named_left = {};
-  bool torn = false;      // this rank is inside an update, so its memory is no step boundary
-  Duration step_time{};   // what a step lasts on this rank; 0: not measured
-  std::int64_t due = -1;  // rank 0: the next step at which a save by steps falls due; -1: none
+  // Until this rank's machine hibernates. It wakes up, so that is no end.
+  std::optional<Duration> sleep_left = {};
+  bool torn = false;       // this rank is inside an update, so its memory is no step boundary
+  bool unsavable = false;  // no start could load what this rank would save
+  Duration step_time{};    // what a step lasts on this rank; 0: not measured
+  std::int64_t due = -1;   // rank 0: the next step at which a save by steps falls due; -1: none
 };
 
 // A vote as numbers. All ranks take the maximum of each.
-using Ballot = std::array<std::int64_t, 18>;
+using Ballot = std::array<std::int64_t, 20>;
 
 // The result of all votes of one boundary. A rank number is the highest of those that ask; −1: none.
 struct Agreed {
@@ -71,6 +74,8 @@ struct Agreed {
   std::int64_t plan = 0;      // 0 unless all ranks plan the same file
   std::int64_t capacity = 0;  // the maximum
   int torn = -1;
+  int unsavable = -1;
+  std::optional<Duration> sleep_left = {};
   std::optional<Duration> named_left = {};
   Duration step_time{};  // the maximum
   std::int64_t due = -1;

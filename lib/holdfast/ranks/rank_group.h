@@ -156,7 +156,9 @@ inline constexpr char kCandidate[] = "candidate";  // from rank 0: the checkpoin
 inline constexpr char kChecked[] = "checked";      // from all: their check of it
 inline constexpr char kVerdict[] = "verdict";      // from rank 0: the result of its resume()
 inline constexpr char kReady[] = "ready";          // from all
-inline constexpr char kOutcome[] = "outcome";      // from rank 0: the result of its finish()
+inline constexpr char kOutcome[] = "outcome";      // from rank 0: the result of its finish(), or that it asks
+inline constexpr char kToldToStop[] = "told";      // … the others: whether they were told to stop
+inline constexpr char kAfterAll[] = "after all";   // … and that is its result
 std::string own_text(std::int64_t step);           // a rank's own state at that step. It begins with …
 std::string boundary_text(std::int64_t step, int evaluation);  // own state at the start of that evaluation
 inline constexpr char kOwnBytes = '=';                         // … this before the bytes

@@ -16,7 +16,8 @@ void VoteCadence::learn(const Agreed& agreed) {
   // At most twice as many as last time: one step that looked short must not stop the votes for long.
   steps_ = std::clamp<std::int64_t>(fitting, 1, std::min(2 * steps_, kMostSteps));
   // The first news of an end, and the last minutes before it, need a vote at each step.
-  const bool news = !std::exchange(end_announced_, agreed.left.has_value()) && agreed.left;
+  const bool announced = agreed.left || agreed.sleep_left;
+  const bool news = !std::exchange(end_announced_, announced) && announced;
   const bool near = agreed.left && *agreed.left <= kNear + 2 * agreed.needs;
   const bool done = agreed.saves() || agreed.pause >= 0;
   next_ = agreed.step + (news || near || done ? 1 : steps_);

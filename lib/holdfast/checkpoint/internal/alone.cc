@@ -69,7 +69,9 @@ void Alone::act(Decision& decision) noexcept {
 void Alone::pause(Decision& decision) noexcept {
   Run& run = engine_.run;
   const TrainingTime::Pause paused(run.time);
-  SteadyTime retry = paused.began();
+  // A save that this boundary has just tried is not tried again at once.
+  const bool tried = decision.save.step() == run.step();
+  SteadyTime retry = paused.began() + (tried ? kSaveAgainAfter : Duration::zero());
   bool said = false;
   while (true) {
     engine_.listener.heard();

@@ -23,6 +23,9 @@ class Announced {
   void others_end(std::optional<Notice> end);
   // nullopt: none is announced, or the machine has outlived it.
   std::optional<SteadyTime> others_end() const;
+  // Another rank's machine will hibernate; nullopt: it will not.
+  void others_sleep(std::optional<Notice> sleep);
+  bool others_sleep() const;
   // Another rank was told to stop at `seen`.
   void others_stop(Notice stop);
 
@@ -31,16 +34,20 @@ class Announced {
   std::optional<Notice> standing() const;
   std::optional<SteadyTime> deadline() const noexcept;
   std::optional<SteadyTime> named_deadline() const noexcept;
+  std::optional<SteadyTime> earliest(const Monitor::Which& which) const noexcept;
   std::optional<Duration> time_left(SteadyTime now) const noexcept;
   void dismiss(SteadyTime until, bool woken = false);
+  // Dismisses the ends that the machine has outlived, and logs that. Another one may stand behind them.
+  void drop_outlived(SteadyTime now);
   std::string reason() const;
 
  private:
-  std::optional<SteadyTime> earliest_of_others(bool named) const noexcept;
+  std::optional<SteadyTime> earliest_of_others(const Monitor::Which& which) const noexcept;
 
   Monitor& monitor_;
   mutable Mutex mutex_;
   std::optional<Notice> end_ HOLDFAST_GUARDED_BY(mutex_);
+  std::optional<Notice> sleep_ HOLDFAST_GUARDED_BY(mutex_);
   std::optional<Notice> stop_ HOLDFAST_GUARDED_BY(mutex_);
 };
 

@@ -12,6 +12,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr std::size_t kShownChanges = 6;
+constexpr char kNoImage[] =
+    "the save before is being written, and no image became free before the announced end";
 
 }  // namespace
 
@@ -45,10 +47,13 @@ void BoundarySaves::save(Decision& decision, const Plan& plan) noexcept {
     last_ = {};
     schedule_.choose_interval();
     if (last_one) {
-      if (plan.too_late || saves_.covered() || !saves_.wait_for_image()) return;
-      // The wait for the image may have used up the time.
-      if (run_.outlook.decide(saves_.reached()).too_late) return;
+      if (plan.too_late || saves_.covered()) return;
+      if (!saves_.wait_for_image(Duration::max(), ImageFor::last_save)) {
+        if (run_.last_save_too_late()) run_.outlook.warnings().too_late(saves_.reached());
+        return;
+      }
     } else {
+      if (schedule_.wanted()) run_.outlook.warnings().no_room(step, plan);
       const bool now_or_later = urgent || (plan.room && (schedule_.wanted() || schedule_.due(now, step)));
       if (!now_or_later || !run_.stager.ready()) return;  // the next step tries again
     }
@@ -86,7 +91,13 @@ SaveHandle BoundarySaves::save_now(const Waiting& waiting) noexcept {
   }
   BegunSave save;
   try {
-    submit(save, waiting.began(), false);
+    if (!submit(save, waiting.began(), false)) {
+      schedule_.want();
+      save = saves_.begin(true);
+      save->settle(SaveStatus::failed, kNoImage);
+      log_warning("step {} is not saved now: {}; the next step tries again", run_.step(), kNoImage);
+      return SaveHandle(std::move(save));
+    }
     schedule_.want(false);
     schedule_.saved(waiting.began(), run_.step());
   } catch (...) {
@@ -108,15 +119,16 @@ bool BoundarySaves::save_last() noexcept {
   }
 }
 
-// In an evaluation its image is the boundary; otherwise memory must be. False: `last_one`, and no image is
-// free.
+// In an evaluation its image is the boundary; otherwise memory must be. False: no image became free in time.
+// A second one could be more than the program has memory for.
 bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   Staged staged = image();
   last_ = {};
   const bool from_memory = !staged;
   if (from_memory) {
     evaluation_.check_memory();
-    if (!saves_.wait_for_image() && last_one) return false;
+    const auto use = last_one ? ImageFor::last_save : ImageFor::save;
+    if (!saves_.wait_for_image(Duration::max(), use)) return false;
   }
   save = saves_.begin(true);
   if (from_memory) {

@@ -37,7 +37,7 @@ class BoundarySaves {
   void save(Decision& decision, const Plan& plan) noexcept;
   // A save that the program asked for. Uses the image of this step if there is one.
   SaveHandle save_now(const Waiting& waiting) noexcept;
-  // False: no image became free in time.
+  // False: no image became free in time, or none is left for the save.
   bool save_last() noexcept;
 
   // Digest of the state at this boundary.

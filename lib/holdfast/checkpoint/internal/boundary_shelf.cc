@@ -20,15 +20,24 @@ void BoundaryShelf::put(const Staged& image, SaveHandle tried, std::string lacks
   retry_ = run_.clock.now();
 }
 
+bool BoundaryShelf::stands() const {
+  const SaveStatus status = tried_.status();
+  return is_open(status) || status == SaveStatus::durable;
+}
+
 bool BoundaryShelf::commit() noexcept {
   try {
+    {
+      const MutexLock lock(mutex_);
+      // A save in flight reads the image, which complete() would change.
+      if (image_ && stands()) return true;
+    }
     // Before the lock, which complete() takes itself.
     if (!partners_.complete(*this)) return false;
     MutexLock lock(mutex_);
     // Another evaluation may have begun since; its image lacks the other ranks' own state.
     if (!image_ || !lacks_.empty()) return false;
-    const SaveStatus status = tried_.status();
-    if (is_open(status) || status == SaveStatus::durable) return true;
+    if (stands()) return true;
     const SteadyTime now = run_.clock.now();
     if (run_.writer->superseded() || now < retry_ || !run_.commit_fits()) return false;
     retry_ = now + kSaveAgainAfter;

@@ -34,6 +34,9 @@ class BoundaryShelf {
   bool complete(const std::string& lacked, const std::function<void(const Snapshot& image)>& put_in);
 
  private:
+  // The newest save of the boundary is durable or in flight.
+  bool stands() const HOLDFAST_REQUIRES(mutex_);
+
   Run& run_;
   SavePartners& partners_;
   mutable Mutex mutex_;

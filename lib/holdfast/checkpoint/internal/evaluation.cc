@@ -56,7 +56,7 @@ Staged Evaluation::image_of_boundary() {
   }
   const Duration longest =
       std::max<Duration>(kLongestWaitForImage, 2 * run_.costs.costs().commit.value_or(Duration::zero()));
-  if (!saves_.wait_for_image(longest)) {
+  if (!saves_.wait_for_image(longest, ImageFor::keeping)) {
     throw Error("the only image is still being written; a stop inside this evaluation commits nothing newer");
   }
   return saves_.stage_all();
@@ -116,6 +116,10 @@ void Evaluation::take_back() noexcept {
   // Another thread began it, so its own boundary and step count, and not this moment.
   schedule_.saved(save->boundary, save->step);
   saves_.submitted(save);
+  // It answers all that was asked for since the boundary, unless it has failed.
+  const bool wanted_before = schedule_.wanted();
+  schedule_.take_requests();
+  if (!wanted_before && saves_.covered()) schedule_.want(false);
 }
 
 std::string Evaluation::why_torn() const {

@@ -23,7 +23,7 @@ void HeldBoundary::hold(bool is_last) noexcept {
     if (!image) image = late_.image();
     if (!image) {
       if (!is_last && !run_.stager.ready()) return;
-      if (!saves_.wait_for_image(kLongestWait)) return;
+      if (!saves_.wait_for_image(kLongestWait, ImageFor::keeping)) return;
       boundary_.settle();
       image = saves_.stage_all();
       cost_ = image.copied;

@@ -25,6 +25,18 @@ void LateWarnings::too_late(const Reached& at) noexcept {
   }
 }
 
+void LateWarnings::no_room(std::int64_t step, const Plan& plan) noexcept {
+  if (plan.move != Move::train || plan.room || plan.too_late) return;
+  if (std::exchange(told_no_room_, true)) return;
+  const std::string left = text_or_out_of_memory([&] {
+    const auto time = announced_.time_left(clock_.now());
+    return time ? ", " + format_duration(*time) + " left," : std::string();
+  });
+  log_warning(
+      "the save that was asked for at step {} waits: before the announced end{} only the last save has time",
+      step, left);
+}
+
 void LateWarnings::not_home(const Reached& at) noexcept {
   if (!at.home || std::exchange(told_not_home_, true)) return;
   const std::string late = text_or_out_of_memory([&] {

@@ -31,10 +31,12 @@ class LateWarnings {
 
   // There is no time for a save of this step.
   void too_late(const Reached& at) noexcept;
+  // A save of this step was asked for, and if `plan` says so, only the last one has time.
+  void no_room(std::int64_t step, const Plan& plan) noexcept;
   // This step will not be home in time.
   void not_home(const Reached& at) noexcept;
   // A new notice may warn again.
-  void again() noexcept { told_late_ = told_not_home_ = false; }
+  void again() noexcept { told_late_ = told_not_home_ = told_no_room_ = false; }
 
  private:
   const Announced& announced_;
@@ -42,6 +44,7 @@ class LateWarnings {
   const Clock& clock_;
   bool told_late_ = false;
   bool told_not_home_ = false;
+  bool told_no_room_ = false;
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -64,8 +64,9 @@ bool Outlook::must_stop() const noexcept {
 bool Outlook::should_stop() noexcept {
   if (must_stop()) return true;
   try {
+    announced_.drop_outlived(clock_.now());
     const auto notice = announced_.standing();
-    if (!notice || notice->hibernates || clock_.now() >= *notice->deadline + kAliveAfter) return false;
+    if (!notice || notice->hibernates) return false;
     pursue(*notice);
     return active_->policy == OnNotice::exit;
   } catch (const std::bad_alloc&) {
@@ -128,14 +129,15 @@ Plan Outlook::decide(const Reached& at) noexcept {
 Plan Outlook::plan(const Reached& at) {
   if (must_stop()) {
     const Costs known = costs_.costs();
-    Plan stop = plan_for_stop(clock_.now(), announced_.named_deadline(), known, at.standing);
+    const SteadyTime now = clock_.now();
+    Plan stop = plan_for_stop(now, announced_.earliest({.named = true, .after = now}), known, at.standing);
     // A guessed grace does not forbid a save, but it is what the way home has to share.
     const auto end = announced_.deadline();
     stop.not_home = end && *end > clock_.now() && !is_home_by(*end, clock_.now(), known, at.standing);
     return stop;
   }
+  announced_.drop_outlived(clock_.now());
   while (const auto notice = announced_.standing()) {
-    // A loop, because another notice may stand behind one that was dismissed.
     pursue(*notice);
     const SteadyTime now = clock_.now();
     Standing standing = at.standing;
@@ -145,13 +147,13 @@ Plan Outlook::plan(const Reached& at) {
       announced_.dismiss(now - kAliveAfter, true);
       continue;
     }
+    // A deadline that has passed forbids nothing: the machine lives, so the run tries.
+    const bool guessed = notice->guessed || *notice->deadline <= now;
     const Plan plan = plan_for_deadline(
-        now, {.at = *notice->deadline, .hibernates = notice->hibernates, .guessed = notice->guessed}, costs(),
+        now, {.at = *notice->deadline, .hibernates = notice->hibernates, .guessed = guessed}, costs(),
         standing, active_->policy);
-    if (plan.move != Move::go_on) return plan;
-    log_info("the machine lives {} after its end was due ({}): the run goes on",
-             format_duration(now - *notice->deadline), notice->text);
-    announced_.dismiss(now - kAliveAfter);
+    if (plan.move == Move::go_on) return {.move = Move::wait};  // outlived a moment ago
+    return fits({.writing = standing.writing}) ? plan : without_commit(plan, standing, active_->policy);
   }
   active_.reset();
   warnings_.again();
@@ -159,15 +161,16 @@ Plan Outlook::plan(const Reached& at) {
 }
 
 // Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to
-// its end by itself loses nothing by trying.
+// its end by itself loses nothing by trying. A machine that
+// hibernates goes on with the write when it wakes up.
 bool Outlook::out_of_time(SteadyTime since) const noexcept {
   if (may_wait(ended_by_itself_, must_stop())) return false;
   const SteadyTime now = clock_.now();
   const auto passed = [&](std::optional<SteadyTime> deadline) {
     return deadline && now >= *deadline && (announced_.stop_requested() || *deadline > since);
   };
-  if (passed(announced_.named_deadline())) return true;
-  const auto guess = announced_.deadline();
+  if (passed(announced_.earliest({.named = true, .sleeps = Monitor::Sleeps::left_out}))) return true;
+  const auto guess = announced_.earliest({.sleeps = Monitor::Sleeps::left_out});
   return guess && passed(*guess + std::max<Duration>(kBeyondGuess,
                                                      3 * costs_.costs().commit.value_or(Duration::zero())));
 }
@@ -177,7 +180,9 @@ bool Outlook::last_save_too_late(const Standing& writer) const noexcept {
 }
 
 bool Outlook::fits(const Standing& writer) const noexcept {
-  return !plan_for_stop(clock_.now(), announced_.named_deadline(), costs_.costs(), writer).too_late;
+  const SteadyTime now = clock_.now();
+  const auto named = announced_.earliest({.named = true, .after = now});
+  return !plan_for_stop(now, named, costs_.costs(), writer).too_late;
 }
 
 }}}  // namespace holdfast::v0_2::internal

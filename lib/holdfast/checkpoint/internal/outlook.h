@@ -72,8 +72,8 @@ class Outlook {
   bool fits(const Standing& writer) const noexcept;
   // The last save of a run: it does not fit, and the run has not ended by itself.
   bool last_save_too_late(const Standing& writer) const noexcept;
-  // One warning for each notice: there is no time for a save of this step.
-  void warn_too_late(const Reached& at) noexcept { warnings_.too_late(at); }
+  // What people are told once for each notice.
+  LateWarnings& warnings() { return warnings_; }
 
   Costs costs() const noexcept;
 

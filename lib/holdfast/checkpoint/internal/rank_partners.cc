@@ -2,11 +2,13 @@
 
 #include <exception>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/checkpoint/internal/boundary_shelf.h"
 #include "holdfast/ranks/ranked_state.h"
 
@@ -95,6 +97,22 @@ bool RankPartners::complete(BoundaryShelf& shelf) noexcept {
   } catch (const std::exception&) {  // the text has not arrived, or never will
     return false;
   }
+}
+
+// The others wait for the outcome, and answer instead.
+std::string RankPartners::told_to_stop() noexcept {
+  std::string why;
+  try {
+    group_.tell(kOutcome, {{"asks", true}});
+    asked_ = true;
+    for (int rank = 1; rank < group_.world_size(); ++rank) {
+      const bool told = group_.hear(rank, kToldToStop, kOwnWait).value("told", false);
+      if (told && why.empty()) why = "rank " + std::to_string(rank) + " was told to stop";
+    }
+  } catch (const std::exception& error) {
+    log_debug("not all ranks told whether they were told to stop: {}", what_of(error));
+  }
+  return why;
 }
 
 std::shared_ptr<Snapshot> RankPartners::part_of(std::shared_ptr<Snapshot> whole) const {

@@ -30,8 +30,11 @@ class RankPartners final : public SavePartners {
   // there. Names count the evaluations of a step, so that each image gets the state that belongs to it.
   std::string next_evaluation();
   // Outcomes of a stop or of the run's end.
-  void end_without_save() { hopeless_ = true; }
+  void end_without_save(bool so = true) { hopeless_ = so; }
   void find_torn(int rank) { torn_rank_ = rank; }
+  // Rank 0, after a failed last save: which other rank was told to stop after the last vote; empty: none.
+  std::string told_to_stop() noexcept;
+  bool asked() const { return asked_; }  // told_to_stop() has asked the others
 
   bool leads() const override { return group_.leads(); }
   void heard(const Notice& notice) noexcept override;
@@ -67,6 +70,7 @@ class RankPartners final : public SavePartners {
   int evaluations_ = 0;          // earlier ones at that step
   bool hopeless_ = false;        // the same on all ranks
   int torn_rank_ = -1;
+  bool asked_ = false;
 };
 
 }}}  // namespace holdfast::v0_2::internal

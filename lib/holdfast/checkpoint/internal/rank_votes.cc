@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -16,11 +15,8 @@ namespace {
 constexpr Duration kLook = std::chrono::milliseconds(50);  // how often a wait looks at own notices
 // A wait for a vote may take a tenth of the time left, but always this long or two steps.
 constexpr Duration kShortestWait = std::chrono::seconds(2);
-// Two votes about the same notice may differ by less than this, because clocks tick.
-constexpr Duration kSameTime = std::chrono::seconds(1);
 // Others dismiss an outlived end before rank 0 does (kAliveAfter), so rank 0 hears that the machine lives.
 constexpr Duration kOutlived = kAliveAfter - std::chrono::seconds(2);
-constexpr char kOthers[] = "another rank";  // the source of what votes tell
 
 }  // namespace
 
@@ -33,7 +29,9 @@ Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
     }
     engine_.listener.heard();
     Duration limit = group_.channel().timeout();
-    std::optional<Duration> left = run_.outlook.announced().time_left(run_.clock.now());
+    std::optional<Duration> left;
+    if (const auto end = run_.outlook.announced().earliest(RankEnds::kEnds))
+      left = time_until(*end, run_.clock.now());
     const auto told = group_.left(run_.clock.now());
     if (told && (!left || *told < *left)) left = told;
     if (left) {
@@ -52,8 +50,13 @@ Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
 
 void RankVotes::learn(const Agreed& agreed) {
   group_.learn(agreed);
-  if (!agreed.left) run_.outlook.forget_answer(agreed.step);
-  if (rounds_.end_has_moved(kSameTime)) rounds_.limit_patience();
+  if (!agreed.left && !agreed.sleep_left) run_.outlook.forget_answer(agreed.step);
+  // All ranks end by the same vote, so none is lost to the others before they know why.
+  if (agreed.unsavable >= 0) {
+    engine_.saves.unsavable().learn_of(agreed.unsavable);
+    engine_.saves.unsavable().refuse();
+  }
+  if (rounds_.end_has_moved(RankEnds::kSameTime)) rounds_.limit_patience();
   if (group_.sharing()) {
     try {
       run_.stager.widen(static_cast<std::uint64_t>(agreed.capacity));
@@ -62,7 +65,8 @@ void RankVotes::learn(const Agreed& agreed) {
     }
   }
   if (group_.leads()) {
-    if (agreed.stop < 0) hear_others_end(agreed);  // a stop carries its own end
+    ends_.hear_sleep(agreed);
+    if (agreed.stop < 0) ends_.hear_end(agreed);  // a stop carries its own end
     return;
   }
   Durable& durable = run_.started.durable;
@@ -72,57 +76,22 @@ void RankVotes::learn(const Agreed& agreed) {
   }
 }
 
-void RankVotes::hear_others_end(const Agreed& agreed) {
-  Announced& announced = run_.outlook.announced();
-  const SteadyTime now = run_.clock.now();
-  const auto own = left_here();
-  const auto left = group_.left(now);
-  const auto known = announced.others_end();
-  // A difference within the clocks' ticks is no news.
-  const Duration margin = known ? Duration::zero() : kSameTime;
-  if (!left || (own && *own <= *left + margin)) {
-    if (!known) return;
-    announced.others_end(std::nullopt);
-    return tell_news({.source = kOthers,
-                      .kind = NoticeKind::withdrawn,
-                      .text = "the end of another rank's machine is announced no more"});
-  }
-  const Duration known_left = known ? time_until(*known, now) : Duration::max();
-  if (known && std::max(known_left - *left, *left - known_left) <= kSameTime) return;
-  const Notice end{.source = kOthers,
-                   .kind = NoticeKind::deadline,
-                   .deadline = now + *left,
-                   .text = "the end of another rank's machine is announced",
-                   .guessed = !agreed.named_left,
-                   .seen = now};
-  announced.others_end(end);
-  tell_news(end);
-}
-
 void RankVotes::hear_stop(const Agreed& agreed) {
   const SteadyTime now = run_.clock.now();
   if (!run_.outlook.must_stop()) {
     // An end that has passed says nothing about the time left.
     const bool ahead = group_.end() && *group_.end() > now;
-    const Notice stop{.source = kOthers,
+    const Notice stop{.source = RankEnds::kOthers,
                       .kind = NoticeKind::stop,
                       .deadline = ahead ? group_.end() : std::nullopt,
                       .text = "rank " + std::to_string(agreed.stop) + " was told to stop",
                       .guessed = !agreed.named_left,
                       .seen = now};
     run_.outlook.announced().others_stop(stop);
-    tell_news(stop);
+    ends_.tell_news(stop);
     engine_.listener.wake();  // it watches whether the program leaves its loop
   }
   run_.outlook.leave();
-}
-
-// Into the log and the ledger, as if a source of this process had announced it.
-void RankVotes::tell_news(const Notice& notice) {
-  run_.ledger.notice(notice);
-  const std::string left =
-      notice.deadline ? ", " + format_duration(*notice.deadline - *notice.seen) + " left" : std::string();
-  log_info("notice ({}): {}{}", notice.source, notice.text, left);
 }
 
 void RankVotes::post(const Vote& vote) {
@@ -133,12 +102,12 @@ void RankVotes::post(const Vote& vote) {
 void RankVotes::post_last() {
   Vote vote{.step = run_.step(), .stop = run_.outlook.should_stop()};
   vote.torn = engine_.evaluation.unsure();
-  vote.left = left_here();
-  vote.named_left = named_left_here();
+  vote.unsavable = engine_.saves.unsavable().known();
+  ends_.put_in(vote);
   vote_on_plan(vote);
   if (group_.leads()) {
     vote.durable = run_.newest_durable();
-    vote.needs = needed_for_last();
+    vote.needs = needed_for_last(false);
     vote.save = !engine_.saves.covered() && !run_.writer->superseded();
     // Rank 0 has all of the boundary; memory may have changed on each rank since.
     vote.alone = vote.alone || engine_.held.holds();
@@ -149,14 +118,11 @@ void RankVotes::post_last() {
 Vote RankVotes::vote(const Plan& plan) noexcept {
   Vote vote{.step = run_.step(), .stop = run_.outlook.must_stop()};
   vote.step_time = run_.costs.costs().step;
-  try {
-    vote.left = left_here();
-  } catch (const std::bad_alloc&) {
-    vote.left = group_.left(run_.clock.now());
-  }
-  vote.named_left = named_left_here();
+  vote.unsavable = engine_.saves.unsavable().known();
+  ends_.put_in(vote);
   vote_on_plan(vote);
-  vote.save = engine_.schedule.wanted();
+  // In a pause rank 0 plans the last save, and when it is tried again.
+  vote.save = engine_.schedule.wanted() && !plan.pauses();
   if (group_.leads()) vote_as_rank_0(vote, plan);
   return vote;
 }
@@ -174,7 +140,7 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   vote.due = schedule.next_due_step(boundary).value_or(-1);
   const bool commit = plan.move == Move::commit;
   const bool last = plan.move == Move::last_commit && run_.clock.now() >= retry_at_;
-  vote.save = commit || last || (plan.room && (schedule.wanted() || due));
+  vote.save = commit || last || (!plan.pauses() && plan.room && (schedule.wanted() || due));
   vote.stop = vote.stop || plan.move == Move::stop;
   vote.pause = plan.pauses();
   // No save begins that cannot end in time, whichever rank asks.
@@ -183,7 +149,7 @@ void RankVotes::vote_as_rank_0(Vote& vote, const Plan& plan) noexcept {
   vote.failing = writer.failing();
   vote.busy = vote.busy || (vote.failing && writer.writing_for());  // until its outcome is known
   vote.durable = run_.newest_durable();
-  vote.needs = needed_for_last();
+  vote.needs = needed_for_last(true);
 }
 
 // A rank that still writes its share is busy, so no save begins. Once rank 0 writes alone, a share that hangs
@@ -200,26 +166,11 @@ void RankVotes::vote_on_plan(Vote& vote) const noexcept {
   vote.busy = !vote.alone && run_.writer->writing_for().has_value();
 }
 
-// The sum by which plan_for_stop() judges at the next boundary.
-Duration RankVotes::needed_for_last() const noexcept {
+// The sum by which plan_for_stop() judges where all act on the vote: at the next boundary, or at once.
+Duration RankVotes::needed_for_last(bool step_follows) const noexcept {
   const Costs known = run_.outlook.costs();
   if (!known.commit || run_.newest_durable() < 0) return Duration::zero();
-  return *known.commit + known.agreement;
-}
-
-// From this rank's sources alone: an end heard from votes would otherwise keep itself alive.
-std::optional<Duration> RankVotes::left_here() const {
-  if (run_.monitor.stop_requested()) return run_.monitor.time_left();
-  const auto notice = run_.monitor.standing();
-  if (!notice) return std::nullopt;
-  return time_until(*notice->deadline, run_.clock.now());
-}
-
-// The time left to an end that somebody named. A guessed end forbids no save.
-std::optional<Duration> RankVotes::named_left_here() const {
-  const auto named = run_.monitor.named_deadline();
-  if (!named || !left_here()) return std::nullopt;
-  return time_until(*named, run_.clock.now());
+  return *known.commit + (step_follows ? known.agreement : Duration::zero());
 }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "holdfast/checkpoint/internal/engine.h"
+#include "holdfast/checkpoint/internal/rank_ends.h"
 #include "holdfast/checkpoint/internal/share_sender.h"
 #include "holdfast/checkpoint/internal/shared_rounds.h"
 #include "holdfast/ranks/rank_channel.h"
@@ -52,17 +53,14 @@ class RankVotes {
   Vote vote(const Plan& plan) noexcept;
   void vote_as_rank_0(Vote& vote, const Plan& plan) noexcept;
   void vote_on_plan(Vote& vote) const noexcept;
-  void hear_others_end(const Agreed& agreed);
-  void tell_news(const Notice& notice);
-  Duration needed_for_last() const noexcept;
-  std::optional<Duration> left_here() const;
-  std::optional<Duration> named_left_here() const;
+  Duration needed_for_last(bool step_follows) const noexcept;
 
   Engine& engine_;
   Run& run_;
   RankGroup& group_;
   SharedRounds& rounds_;
   const ShareSender& sender_;
+  RankEnds ends_{run_, group_};
   VoteCadence cadence_;
   bool pending_ = false;
   std::uint64_t spoiled_ = 0;  // rank 0: saves that failed because of other ranks, as far as made good

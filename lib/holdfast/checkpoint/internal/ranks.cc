@@ -77,8 +77,6 @@ void Ranks::vote_at_boundary(Decision& decision) {
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
   if (!decision.stop && engine_.is_last_step(run_.source.data_end())) hold_last_boundary();
-  // On all ranks at the same boundary, because all look at their state when one is laid out or saved.
-  engine_.saves.unsavable().refuse();
   if (group_.leads()) {
     if (run_.writer->failing()) decision.failure = run_.writer->failure();
   } else if (group_.failing()) {
@@ -118,6 +116,7 @@ void Ranks::act(Decision& decision, const Agreed& agreed) {
   if (stops || saves) engine_.boundary.settle();
   if (stops ? !agreed.hopeless() : saves) partners_.bring_together();
   const Plan plan = group_.leads() ? engine_.plan() : Plan{};
+  if (agreed.save >= 0 || engine_.schedule.wanted()) run_.outlook.warnings().no_room(run_.step(), plan);
   if (stops) {
     stop(decision, agreed);
   } else if (agreed.pause >= 0) {
@@ -139,7 +138,7 @@ void Ranks::stop(Decision& decision, const Agreed& agreed) {
   engine_.tell_stop(decision);
   if (agreed.hopeless()) {
     partners_.end_without_save();
-    if (group_.leads() && !engine_.saves.covered()) run_.outlook.warn_too_late(engine_.saves.reached());
+    if (group_.leads() && !engine_.saves.covered()) run_.outlook.warnings().too_late(engine_.saves.reached());
     return;
   }
   // The step is durable: nothing is left to save.
@@ -153,6 +152,7 @@ void Ranks::pause(Decision& decision, Plan plan, Agreed agreed) {
   votes_.retry_at(paused.began());
   log_info("pausing at step {} with all ranks until the machine goes away", run_.step());
   if (group_.leads()) run_.ledger.pause(run_.step(), "the end is near");
+  if (!group_.leads()) plan.move = Move::wait;
   while (true) {
     engine_.listener.heard();
     if (group_.sharing() && agreed.shares()) {
@@ -214,7 +214,9 @@ void Ranks::enter_evaluation() {
   const bool torn = engine_.boundary.disturbed() || !engine_.evaluation.why_torn().empty();
   if (run_.source.needs_others() || torn) return;
   if (!group_.leads()) return sender_.tell_boundary(name);
-  if (engine_.saves.covered()) return;
+  if (engine_.saves.safe()) return;
+  // A save in flight may fail, and its image then stands in for it. In one by all ranks each image is a part.
+  if (engine_.saves.covered() && !engine_.saves.image_in_use()) return;
   engine_.evaluation.keep_boundary();
   engine_.listener.wake();
 }

@@ -19,10 +19,10 @@ void RanksEnd::finish() {
     part();
     if (group_.leads()) {
       engine_.late.drop();  // the state at the end is staged at once instead
-      engine_.end.finish();
-      group_.tell(kOutcome, {{"code", engine_.end.code()},
-                             {"reason", engine_.end.reason()},
-                             {"durable", run_.newest_durable()}});
+      engine_.end.finish([this] { return partners_.told_to_stop(); });
+      group_.tell(partners_.asked() ? kAfterAll : kOutcome, {{"code", engine_.end.code()},
+                                                             {"reason", engine_.end.reason()},
+                                                             {"durable", run_.newest_durable()}});
     } else {
       Decision last;
       if (partners_.rounds().plan() != 0) sender_.send(last, true);
@@ -32,12 +32,12 @@ void RanksEnd::finish() {
   });
 }
 
-// All have left their loops at the same step. All must agree whether it was an interruption.
+// All have left their loops at the same step. All must agree whether it was an interruption. The last vote
+// alone decides whether there is time for a save: the vote before the stop has counted one more step.
 void RanksEnd::part() {
   const auto count = [this](const Agreed& agreed) {
-    if (agreed.stop < 0) return;
-    votes_.hear_stop(agreed);
-    if (agreed.hopeless()) partners_.end_without_save();
+    if (agreed.stop >= 0) votes_.hear_stop(agreed);
+    partners_.end_without_save(agreed.stop >= 0 && agreed.hopeless());
   };
   engine_.evaluation.drop_image();
   if (votes_.pending()) {
@@ -45,19 +45,28 @@ void RanksEnd::part() {
     votes_.learn(agreed);
     count(agreed);
   }
-  // All ranks find one answer.
-  if (group_.durable() < run_.step() && !partners_.hopeless()) partners_.bring_together();
   if (!group_.leads()) sender_.tell_own();
   votes_.post_last();
   const Agreed agreed = votes_.await("the end of the run", true);
   group_.learn(agreed);
+  if (agreed.unsavable >= 0) {
+    engine_.saves.unsavable().learn_of(agreed.unsavable);
+    engine_.saves.unsavable().refuse();
+  }
   count(agreed);
   partners_.find_torn(agreed.torn);
-  if (agreed.save >= 0 && agreed.torn < 0 && !partners_.hopeless()) partners_.rounds().begin(agreed);
+  // All ranks find one answer.
+  if (agreed.torn >= 0 || agreed.durable >= run_.step() || partners_.hopeless()) return;
+  partners_.bring_together();
+  if (agreed.save >= 0) partners_.rounds().begin(agreed);
 }
 
 void RanksEnd::hear_outcome() {
-  const nlohmann::json outcome = group_.hear(0, kOutcome, kOutcomeWait);
+  nlohmann::json outcome = group_.hear(0, kOutcome, kOutcomeWait);
+  if (outcome.value("asks", false)) {
+    group_.tell(kToldToStop, {{"told", run_.outlook.must_stop()}});
+    outcome = group_.hear(0, kAfterAll, kOutcomeWait);
+  }
   const std::int64_t durable = outcome.value("durable", std::int64_t{-1});
   Durable& known = run_.started.durable;
   if (durable > known.step) known = {durable, {}, run_.clock.now()};

@@ -21,7 +21,7 @@ std::string what_stands(std::int64_t durable) {
 
 }  // namespace
 
-void RunEnd::finish() {
+void RunEnd::finish(const std::function<std::string()>& told_to_stop) {
   const SteadyTime began = run_.clock.now();
   listener_.end();
   heartbeat_.ending();
@@ -58,7 +58,10 @@ void RunEnd::finish() {
     code_ = static_cast<int>(ExitCode::superseded);
     return;
   }
-  const RunPhase how = judge(interrupted, in_time, torn);
+  const bool told = interrupted || run_.outlook.must_stop();
+  const std::string others = told || saves_.safe() || !told_to_stop ? std::string() : told_to_stop();
+  if (!others.empty()) add_to_reason(others);
+  const RunPhase how = judge(interrupted, told || !others.empty(), in_time, torn);
   // A writer that hangs in the disk still owns the store.
   if (!gave_up() && !tell(how, reason_, code_)) code_ = static_cast<int>(ExitCode::superseded);
 }
@@ -96,8 +99,7 @@ void RunEnd::close() noexcept {
 // Sets the code and the reason. A run that was told to stop and has a durable step is interrupted (75), even
 // if its last save failed: the next attempt resumes from the durable step. One that stopped because no save
 // succeeds has failed.
-RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) {
-  const bool told = interrupted || run_.outlook.must_stop();
+RunPhase RunEnd::judge(bool interrupted, bool told, bool in_time, const std::string& torn) {
   const std::int64_t durable = run_.newest_durable();
   const std::string stands = text_or_out_of_memory([&] { return what_stands(durable); });
   const auto ends_as = [this](RunPhase how, int code) {
@@ -112,7 +114,8 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
   if (!torn.empty()) {
     log_error("{}; nothing newer is committed, {}", torn, stands);
     add_to_reason(torn);
-    return told ? is_interrupted() : fails(ExitCode::internal);
+    if (!told) return fails(ExitCode::internal);
+    return unsaved_.gave_up() ? fails(ExitCode::io_failed) : is_interrupted();
   }
   if (!told && run_.step() == 0) {
     log_error("{}; call it after every optimizer update", kNoStep);
@@ -139,11 +142,12 @@ RunPhase RunEnd::judge(bool interrupted, bool in_time, const std::string& torn) 
 bool RunEnd::commit_last_step() {
   if (!saves_.covered() && !run_.writer->superseded()) {
     left_out_ = run_.last_save_too_late() || partners_.hopeless();
-    if (left_out_) {
-      run_.outlook.warn_too_late(saves_.reached());
-    } else if (!boundary_saves_.save_last()) {
-      return false;
+    if (!left_out_ && !boundary_saves_.save_last()) {
+      // An end that was announced while it waited for an image may leave no time.
+      left_out_ = run_.last_save_too_late();
+      if (!left_out_) return false;
     }
+    if (left_out_) run_.outlook.warnings().too_late(saves_.reached());
   }
   return writes_.await_save();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -37,8 +38,9 @@ class RunEnd {
         heartbeat_(heartbeat),
         writes_(run, listener, limit) {}
 
-  // For a process that commits.
-  void finish();
+  // For a process that commits. `told_to_stop`: asks for stops that only others have heard, after a failure.
+  void finish() { finish({}); }
+  void finish(const std::function<std::string()>& told_to_stop);
   // The run cannot go on. A staged save is still written, if a deadline leaves time.
   void break_off(const Error& error) noexcept;
   // Another rank's process says how the run ended.
@@ -60,7 +62,7 @@ class RunEnd {
   void say_unfinished() const noexcept;
 
  private:
-  RunPhase judge(bool interrupted, bool in_time, const std::string& torn);
+  RunPhase judge(bool interrupted, bool told, bool in_time, const std::string& torn);
   bool commit_last_step();
   void close() noexcept;
   void add_to_reason(const std::string& text) noexcept;

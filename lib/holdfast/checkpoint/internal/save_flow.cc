@@ -11,12 +11,6 @@
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
-namespace {
-
-// How soon a notice is heard while the training waits for an image.
-constexpr Duration kImageSlice = std::chrono::milliseconds(20);
-
-}  // namespace
 
 BegunSave SaveFlow::begin(bool asked_for) const {
   return std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(),
@@ -188,21 +182,6 @@ Staged SaveFlow::image_in_use() const {
   Staged image = in_flight_;
   image.snapshot = std::move(snapshot);
   return image;
-}
-
-// In slices, so that a notice is heard meanwhile, and by the run's own clock. A waiting save is recalled to
-// free its image, unless the program asked for it and there is time for both.
-bool SaveFlow::wait_for_image(Duration limit) {
-  const SteadyTime began = run_.clock.now();
-  while (true) {
-    listener_.heard();
-    const Announced& announced = run_.outlook.announced();
-    const bool against_time = announced.deadline().has_value();
-    if (!run_.stager.ready()) run_.writer->recall(against_time);
-    if (run_.stager.wait_ready(kImageSlice)) return true;
-    if (against_time || announced.stop_requested()) limit_.lift();
-    if (run_.outlook.out_of_time(began) || run_.clock.now() - began >= limit) return false;
-  }
 }
 
 }}}  // namespace holdfast::v0_2::internal

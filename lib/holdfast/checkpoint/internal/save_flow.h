@@ -12,12 +12,11 @@
 #include <memory>
 #include <string>
 
-#include "holdfast/checkpoint/internal/notice_listener.h"
+#include "holdfast/checkpoint/internal/image_wait.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/save_partners.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 #include "holdfast/checkpoint/internal/unsavable_state.h"
-#include "holdfast/checkpoint/internal/write_limit.h"
 #include "holdfast/checkpoint/measurements.h"
 #include "holdfast/snapshot/device_copy.h"
 
@@ -27,7 +26,7 @@ class SaveFlow {
  public:
   SaveFlow(Run& run, SavePartners& partners, const StepBoundary& boundary, NoticeListener& listener,
            WriteLimit& limit)
-      : run_(run), partners_(partners), boundary_(boundary), listener_(listener), limit_(limit) {}
+      : run_(run), partners_(partners), boundary_(boundary), images_(run, listener, limit) {}
 
   BegunSave begin(bool asked_for) const;
   // The record of this boundary for a checkpoint, at this moment.
@@ -62,8 +61,9 @@ class SaveFlow {
 
   // The image of a save of this boundary; empty: there is none, or it is not whole.
   Staged image_in_use() const;
-  // Waits until an image is free to stage into. False: `limit` or the deadline passed first.
-  bool wait_for_image(Duration limit = Duration::max());
+  bool wait_for_image(Duration limit = Duration::max(), ImageFor use = ImageFor::save) {
+    return images_.wait(limit, use);
+  }
 
   Measurements& measurements() { return measurements_; }
   // A value measured on the state at this boundary. True: KeepBest keeps it.
@@ -76,8 +76,7 @@ class SaveFlow {
   Run& run_;
   SavePartners& partners_;
   const StepBoundary& boundary_;
-  NoticeListener& listener_;
-  WriteLimit& limit_;
+  ImageWait images_;
   Measurements measurements_;
   // The newest snapshot submitted, as long as the writer holds it; its `snapshot` is apart.
   Staged in_flight_;

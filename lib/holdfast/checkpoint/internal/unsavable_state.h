@@ -21,6 +21,10 @@ class UnsavableState {
     if (!trains_on_ && dynamic_cast<const UnsavableError*>(&error) != nullptr) why_ = error.what();
   }
   bool known() const { return why_.has_value(); }
+  // Another rank cannot save its state.
+  void learn_of(int rank) {
+    if (!why_) why_ = "the state of rank " + std::to_string(rank) + " cannot be saved; its log says why";
+  }
   void refuse() const {
     if (!why_) [[likely]]
       return;
