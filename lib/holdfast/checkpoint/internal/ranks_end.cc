@@ -45,7 +45,6 @@ void RanksEnd::part() {
     votes_.learn(agreed);
     count(agreed);
   }
-  if (!group_.leads()) sender_.tell_own();
   votes_.post_last();
   const Agreed agreed = votes_.await("the end of the run", true);
   group_.learn(agreed);
@@ -58,6 +57,8 @@ void RanksEnd::part() {
   // All ranks find one answer.
   if (agreed.torn >= 0 || agreed.durable >= run_.step() || partners_.hopeless()) return;
   partners_.bring_together();
+  // Now: before, the own state of a rank may lie on others.
+  if (!group_.leads()) sender_.tell_own();
   if (agreed.save >= 0) partners_.rounds().begin(agreed);
 }
 
