@@ -118,7 +118,7 @@ class Attendance {
   void preside() {
     SteadyTime said = Clock::real().now();
     // More ranks ask less often.
-    const Duration look = 50ms + 250us * place_.world_size;
+    const Duration look = longest_pause(static_cast<std::size_t>(place_.world_size));
     std::vector<int> missing;
     for (int rank = 1; rank < place_.world_size; ++rank) missing.push_back(rank);
     for (;;) {

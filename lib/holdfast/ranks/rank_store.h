@@ -5,6 +5,7 @@
 // wait() lets others pass.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -27,6 +28,12 @@ class HOLDFAST_EXPORT StoreFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// How long to wait at most between two questions about a key, if so many ranks ask: a question costs rank 0's
+// store about 15 us.
+inline Duration longest_pause(std::size_t ranks) {
+  return std::chrono::milliseconds(50) + ranks * std::chrono::microseconds(250);
+}
 
 class HOLDFAST_EXPORT RankStore {
  public:

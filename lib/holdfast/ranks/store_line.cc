@@ -144,7 +144,7 @@ std::vector<int> StoreLine::absent(const std::string& name, const std::vector<in
   return call(limit + answer_, [name = prefix_ + name, left = ranks, limit,
                                 over = give_up(loss_is_known)](RankStore& store) mutable {
     // More ranks bring longer texts, so the pause grows with them.
-    const Duration longest = 50ms + 250us * left.size();
+    const Duration longest = longest_pause(left.size());
     const SteadyTime end = Clock::real().now() + limit;
     for (Duration pause = 1ms;; pause = std::min<Duration>(2 * pause, longest)) {
       const RankTexts texts = holdfast::came(store, name);

@@ -35,6 +35,10 @@ class Announced {
   std::optional<SteadyTime> deadline() const noexcept;
   std::optional<SteadyTime> named_deadline() const noexcept;
   std::optional<SteadyTime> earliest(const Monitor::Which& which) const noexcept;
+  // The earliest named deadline that is still ahead: it alone forbids a save.
+  std::optional<SteadyTime> named_ahead(SteadyTime now) const noexcept {
+    return earliest({.named = true, .after = now});
+  }
   std::optional<Duration> time_left(SteadyTime now) const noexcept;
   void dismiss(SteadyTime until, bool woken = false);
   // Dismisses the ends that the machine has outlived, and logs that. Another one may stand behind them.

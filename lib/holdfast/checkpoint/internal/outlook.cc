@@ -130,10 +130,10 @@ Plan Outlook::plan(const Reached& at) {
   if (must_stop()) {
     const Costs known = costs_.costs();
     const SteadyTime now = clock_.now();
-    Plan stop = plan_for_stop(now, announced_.earliest({.named = true, .after = now}), known, at.standing);
+    Plan stop = plan_for_stop(now, announced_.named_ahead(now), known, at.standing);
     // A guessed grace does not forbid a save, but it is what the way home has to share.
     const auto end = announced_.deadline();
-    stop.not_home = end && *end > clock_.now() && !is_home_by(*end, clock_.now(), known, at.standing);
+    stop.not_home = end && *end > now && !is_home_by(*end, now, known, at.standing);
     return stop;
   }
   announced_.drop_outlived(clock_.now());
@@ -161,8 +161,8 @@ Plan Outlook::plan(const Reached& at) {
 }
 
 // Without a stop, a deadline that passed before the wait began did not end the machine. A run that came to
-// its end by itself loses nothing by trying. A machine that
-// hibernates goes on with the write when it wakes up.
+// its end by itself loses nothing by trying. A machine that hibernates goes on with the write when it wakes
+// up.
 bool Outlook::out_of_time(SteadyTime since) const noexcept {
   if (may_wait(ended_by_itself_, must_stop())) return false;
   const SteadyTime now = clock_.now();
@@ -181,8 +181,7 @@ bool Outlook::last_save_too_late(const Standing& writer) const noexcept {
 
 bool Outlook::fits(const Standing& writer) const noexcept {
   const SteadyTime now = clock_.now();
-  const auto named = announced_.earliest({.named = true, .after = now});
-  return !plan_for_stop(now, named, costs_.costs(), writer).too_late;
+  return !plan_for_stop(now, announced_.named_ahead(now), costs_.costs(), writer).too_late;
 }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -51,11 +51,7 @@ Agreed RankVotes::await(const char* what, bool rank_0_may_save) {
 void RankVotes::learn(const Agreed& agreed) {
   group_.learn(agreed);
   if (!agreed.left && !agreed.sleep_left) run_.outlook.forget_answer(agreed.step);
-  // All ranks end by the same vote, so none is lost to the others before they know why.
-  if (agreed.unsavable >= 0) {
-    engine_.saves.unsavable().learn_of(agreed.unsavable);
-    engine_.saves.unsavable().refuse();
-  }
+  engine_.saves.unsavable().refuse_for(agreed.unsavable);
   if (rounds_.end_has_moved(RankEnds::kSameTime)) rounds_.limit_patience();
   if (group_.sharing()) {
     try {

@@ -48,10 +48,7 @@ void RanksEnd::part() {
   votes_.post_last();
   const Agreed agreed = votes_.await("the end of the run", true);
   group_.learn(agreed);
-  if (agreed.unsavable >= 0) {
-    engine_.saves.unsavable().learn_of(agreed.unsavable);
-    engine_.saves.unsavable().refuse();
-  }
+  engine_.saves.unsavable().refuse_for(agreed.unsavable);
   count(agreed);
   partners_.find_torn(agreed.torn);
   // All ranks find one answer.

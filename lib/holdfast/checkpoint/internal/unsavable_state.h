@@ -21,9 +21,12 @@ class UnsavableState {
     if (!trains_on_ && dynamic_cast<const UnsavableError*>(&error) != nullptr) why_ = error.what();
   }
   bool known() const { return why_.has_value(); }
-  // Another rank cannot save its state.
-  void learn_of(int rank) {
+  // As all have voted, so none is lost to the others before they know why. `rank`: whose state cannot be
+  // saved; −1: nobody's.
+  void refuse_for(int rank) {
+    if (rank < 0) return;
     if (!why_) why_ = "the state of rank " + std::to_string(rank) + " cannot be saved; its log says why";
+    refuse();
   }
   void refuse() const {
     if (!why_) [[likely]]

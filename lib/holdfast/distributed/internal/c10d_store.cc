@@ -66,8 +66,7 @@ void C10dStore::erase(const std::string& key) {
 
 std::optional<std::string> C10dStore::wait(const std::string& key, Duration limit,
                                            const std::function<bool()>& give_up) {
-  // A question costs rank 0's store about 15 us.
-  const Duration longest = 50ms + 250us * world_size_;
+  const Duration longest = longest_pause(static_cast<std::size_t>(world_size_));
   const SteadyTime end = Clock::real().now() + limit;
   for (Duration pause = 1ms + 200us * world_size_;; pause = std::min(2 * pause, longest)) {
     if (auto text = peek(key)) return text;
