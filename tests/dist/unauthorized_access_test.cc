@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/subprocess.h"
@@ -61,10 +62,11 @@ int free_port() {
 class Strangers : public testing::Test {
  protected:
   // Two ranks of which one comes only when `let_both_meet` was called.
-  void start_a_run() {
+  void start_a_run(std::map<std::string, std::string> variables = {}) {
+    variables["OMP_NUM_THREADS"] = "1";
     run_ = std::make_unique<Subprocess>(Words{HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "2", "--",
                                               HOLDFAST_RANK_PROGRAM, "first", folder_.path().string()},
-                                        std::map<std::string, std::string>{{"OMP_NUM_THREADS", "1"}});
+                                        std::move(variables));
     ASSERT_TRUE(run_->wait_until([&] { return fs::exists(folder_.path() / "port"); }, kLimit)) << run_->err();
   }
   int port() const { return std::stoi(read_text(folder_.path() / "port")); }
@@ -104,6 +106,14 @@ TEST_F(Strangers, FindTheStoreAtTheAddressThatTheRanksNameAlone) {
                    {"MASTER_PORT", std::to_string(port)}});
   ASSERT_TRUE(zero.wait_until([&] { return listens("127.0.0.1", port); }, kLimit)) << zero.err();
   EXPECT_FALSE(listens("127.0.0.2", port)) << "another address of this host";
+}
+
+// Who set it believes that it guards the port.
+TEST_F(Strangers, ASecretOfAnEarlierVersionIsSaidToHaveNoEffect) {
+  start_a_run({{"HOLDFAST_JOB_SECRET", "of 0.1"}});
+  const Ended ended = let_both_meet();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("HOLDFAST_JOB_SECRET has no effect since 0.2"));
 }
 
 }}  // namespace holdfast::test

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -173,6 +174,11 @@ std::string brief(const std::exception& error) {
 }
 
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
+  if (place.rank == 0 && place.world_size > 1 && std::getenv("HOLDFAST_JOB_SECRET") != nullptr) {
+    log_warning(
+        "HOLDFAST_JOB_SECRET has no effect since 0.2: everyone who reaches the store's port can talk to the "
+        "ranks, so keep it in a private network");
+  }
   // Before the first connection: a thousand ranks need thousands of descriptors.
   make_room_for_ranks(place.rank, place.world_size);
   const SteadyTime end = Clock::real().now() + limit;
