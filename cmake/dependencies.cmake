@@ -1,8 +1,7 @@
-# What the half without LibTorch is made of, as imported targets: spdlog::spdlog, nlohmann_json::nlohmann_json,
-# xxhash::xxhash, hdf5::hdf5, CLI11::CLI11, Threads::Threads.
+# What the half without LibTorch is made of, as imported targets: nlohmann_json::nlohmann_json, xxhash::xxhash,
+# hdf5::hdf5, CLI11::CLI11, Threads::Threads.
 macro(holdfast_find_dependencies)
   find_package(Threads REQUIRED)
-  find_package(spdlog REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_package(CLI11 REQUIRED)
 

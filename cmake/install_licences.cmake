@@ -1,6 +1,6 @@
 # Run by cpack: the licences of what is compiled into the program `holdfast`, as the distribution has them. Expects `made`.
 set(text)
-foreach(library libspdlog libfmt libcli11 nlohmann-json3 libxxhash libhdf5 libaec zlib1g libcpp-httplib libstdc++)
+foreach(library libcli11 nlohmann-json3 libxxhash libhdf5 libaec zlib1g libcpp-httplib libstdc++)
   file(GLOB found "/usr/share/doc/${library}-dev/copyright" "/usr/share/doc/${library}-[0-9]*-dev/copyright")
   if(NOT found)
     message(WARNING "there is no /usr/share/doc/${library}-dev/copyright: add the licence of ${library} before you publish this")

@@ -2,7 +2,7 @@
 #
 # The library of one folder under lib/holdfast: target holdfast_<name>, alias holdfast::<name>, from *.cc and
 # internal/*.cc (main.cc belongs to a program). DEPS must be allowed by layers.cmake and are linked publicly. LINK is private:
-# no public header includes any of it, and its definitions (SPDLOG_*, XXH_INLINE_ALL) are none of a user's business. An
+# no public header includes any of it, and its definitions (such as XXH_INLINE_ALL) are none of a user's business. An
 # installed Holdfast asks for the libraries among them, and not for those that are headers only.
 # With BUILD_SHARED_LIBS its objects (target in `holdfast_compiled`) go into libholdfast_core.so or libholdfast.so, and
 # holdfast_<name> only links that one. Those show what is HOLDFAST_EXPORT, so the module cli links the objects themselves.

@@ -59,7 +59,7 @@ if(HOLDFAST_TORCH)
   endforeach()
 endif()
 
-# For pkg-config, whose Requires would pass on SPDLOG_* and the like. Modules in reverse: who is needed comes last.
+# For pkg-config. Modules in reverse: who is needed comes last.
 file(RELATIVE_PATH HOLDFAST_PC_UP "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /p)
 set(HOLDFAST_PC_LIBS -lholdfast_core)
 set(HOLDFAST_PC_CFLAGS " -DHOLDFAST_SHARED")
@@ -74,7 +74,7 @@ if(HOLDFAST_STATIC)
     set(hdf5 "-l${CMAKE_MATCH_1}")
   endif()
   list(JOIN names " " HOLDFAST_PC_LIBS)
-  string(APPEND HOLDFAST_PC_LIBS " -lspdlog -lfmt ${hdf5} -pthread -ldl")
+  string(APPEND HOLDFAST_PC_LIBS " ${hdf5} -pthread -ldl")
 endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/holdfast-core.pc.in" "${PROJECT_BINARY_DIR}/holdfast-core.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/holdfast-core.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT core)

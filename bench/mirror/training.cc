@@ -53,7 +53,7 @@ void measure_training(const Options& options, Report& report) {
               .unit = "%",
               .at_most = 0.5,
               .samples = lost,
-              .note = format_log("windows of {:g} s", {options.window})});
+              .note = format_log("windows of {} s", {options.window})});
   report.add({.key = "training.processor",
               .what = "the mirror's processor time at one copy a minute, of all cores",
               .value = median(processor) / 60 / cores * 100,

@@ -76,7 +76,7 @@ TEST_F(Tool, HelpHasAnExampleEverywhere) {
               MatchesRegex("holdfast [0-9]+\\.[0-9]+\\.[0-9]+, checkpoint format 1\n"
                            "commit ([0-9a-f]{40}|unknown)\n"
                            "compiler [A-Za-z]+ [0-9.]+, libstdc\\+\\+ [0-9]+, running with glibc [0-9.]+\n"
-                           "libraries spdlog [0-9.]+, fmt [0-9.]+, CLI11 [0-9.]+, nlohmann-json [0-9.]+, "
+                           "libraries CLI11 [0-9.]+, nlohmann-json [0-9.]+, "
                            "xxHash [0-9.]+, cpp-httplib [0-9.]+\n"));
 }
 

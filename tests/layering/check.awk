@@ -63,9 +63,10 @@ in_list {
   }
   if (name ~ /^(torch|ATen|c10|caffe2)\// && !one_include && !(module in torch)) report("torch-free", "'" module "' may not see LibTorch: '" name "'")
   if (header && name ~ /^torch\/(torch|all|extension)\.h$/) report("torch.h", "'" name "' in a library header: include what is used")
-  if (header && name ~ /^(nlohmann\/json\.hpp|(spdlog|fmt|CLI)\/.*|httplib\.h|regex|iostream|ATen\/(ATen|Functions)\.h|torch\/(nn|optim|data|types)\.h)$/) {
+  if (header && name ~ /^(nlohmann\/json\.hpp|CLI\/.*|httplib\.h|regex|iostream|ATen\/(ATen|Functions)\.h|torch\/(nn|optim|data|types)\.h)$/) {
     report("heavy", "'" name "' in a header: every file that includes it pays; declare (json_fwd.hpp), or include a part of it")
   }
+  if (name ~ /^(spdlog|fmt)\//) report("formatter", "'" name "': a program may bring it in another version; base/log.h formats")
   if (name ~ /^hdf5/ && module != "format") report("hdf5", "only 'format' may include '" name "'")
 }
 

@@ -1,19 +1,14 @@
 #include "holdfast/base/log.h"
 
-#include <fmt/args.h>
-#include <fmt/format.h>
-#include <spdlog/logger.h>
-#include <spdlog/sinks/base_sink-inl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
-#include <new>
 #include <optional>
 #include <string>
 
@@ -61,15 +56,6 @@ std::size_t terminal_width() {
 }
 
 constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
-constexpr std::array kSpdlogLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                   spdlog::level::err, spdlog::level::off};
-
-spdlog::level::level_enum to_spdlog(LogLevel level) { return kSpdlogLevels[static_cast<std::size_t>(level)]; }
-
-LogLevel from_spdlog(spdlog::level::level_enum level) {
-  const auto* const found = std::find(kSpdlogLevels.begin(), kSpdlogLevels.end(), level);
-  return static_cast<LogLevel>(found - kSpdlogLevels.begin());
-}
 
 // In text, the level's name before a message.
 std::string_view word_before(LogLevel level) {
@@ -103,8 +89,16 @@ std::string json_line(const LineStyle& style, std::string_view level, std::strin
 }
 
 // Standard error with the status line at its end. One lock covers both; otherwise they would mix.
-class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
+class Log {
  public:
+  bool enabled(LogLevel level) const noexcept { return level >= level_.load(std::memory_order_relaxed); }
+  void set_level(LogLevel level) noexcept { level_.store(level, std::memory_order_relaxed); }
+
+  void message(LogLevel level, std::string_view text) {
+    const MutexLock lock(mutex_);
+    write_line(styled(level, text));
+  }
+
   void line(std::string_view text) {
     const MutexLock lock(mutex_);
     style_.json ? write_line(json_line(style_, kLevels[1], text)) : write_line(text);
@@ -138,18 +132,6 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
   }
 
  private:
-  // Catches here, because spdlog would catch the exception itself and drop the message.
-  void sink_it_(const spdlog::details::log_msg& message) override HOLDFAST_REQUIRES(mutex_) {
-    const std::string_view text(message.payload.data(), message.payload.size());
-    const LogLevel level = from_spdlog(message.level);
-    try {
-      write_line(styled(level, text));
-    } catch (const std::bad_alloc&) {
-      // Without memory the line loses its prefix, but never its text.
-      write_in_pieces(word_before(level), text);
-    }
-  }
-
   std::string styled(LogLevel level, std::string_view text) const HOLDFAST_REQUIRES(mutex_) {
     if (style_.json) return json_line(style_, kLevels[static_cast<std::size_t>(level)], text);
     // On a terminal a person watches, and the times would push the messages to the right.
@@ -159,9 +141,6 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
         .append(word_before(level))
         .append(text);
   }
-
-  // write(2) keeps nothing back that could be flushed.
-  void flush_() override {}
 
   void write_line(std::string_view text) HOLDFAST_REQUIRES(mutex_) {
     StderrWriter& writer = standard_error();
@@ -183,17 +162,11 @@ class StderrSink final : public spdlog::sinks::base_sink<Mutex> {
     return standard_error().write(out_);
   }
 
+  std::atomic<LogLevel> level_{LogLevel::info};
+  Mutex mutex_;
   LineStyle style_ HOLDFAST_GUARDED_BY(mutex_);
   std::string status_ HOLDFAST_GUARDED_BY(mutex_);
   std::string out_ HOLDFAST_GUARDED_BY(mutex_);
-};
-
-// Never destroyed: threads may log until the process ends.
-struct Log {
-  Log() : sink(std::make_shared<StderrSink>()), logger("holdfast", sink) {}
-
-  std::shared_ptr<StderrSink> sink;
-  spdlog::logger logger;
 };
 
 std::optional<LogLevel> level_named(std::string_view name) {
@@ -204,7 +177,7 @@ std::optional<LogLevel> level_named(std::string_view name) {
 }
 
 void set_format(Log& log, bool json) {
-  log.sink->restyle([&](LineStyle& style) {
+  log.restyle([&](LineStyle& style) {
     style.json = json;
     if (json && style.host.empty()) style.host = host_name();
   });
@@ -212,10 +185,10 @@ void set_format(Log& log, bool json) {
 
 Log& the_log() {
   static Log* log = [] {
-    auto* made = new Log();  // leaked on purpose
+    auto* made = new Log();  // never destroyed: threads may log until the process ends
     const auto text = env_text(kEnvLog);
     // No exception for a wrong level here: any message may be the first one. configure_log() reports it.
-    made->logger.set_level(to_spdlog(level_named(text.value_or("info")).value_or(LogLevel::info)));
+    made->set_level(level_named(text.value_or("info")).value_or(LogLevel::info));
     set_format(*made, env_text(kEnvLogFormat) == "json");
     return made;
   }();
@@ -224,25 +197,12 @@ Log& the_log() {
 
 }  // namespace
 
-std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments) {
-  fmt::dynamic_format_arg_store<fmt::format_context> store;
-  for (const LogArgument& argument : arguments) {
-    std::visit([&](const auto& value) { store.push_back(value); }, argument);
-  }
-  try {
-    return fmt::vformat(fmt::string_view(format.data(), format.size()), store);
-  } catch (const fmt::format_error&) {
-    // A wrong format is a defect of the caller; its text is still better than no line.
-    return std::string(format);
-  }
-}
-
 void log_message(LogLevel level, std::string_view message) noexcept {
   if (level == LogLevel::off || !log_enabled(level)) return;
   try {
-    the_log().logger.log(to_spdlog(level), spdlog::string_view_t(message.data(), message.size()));
+    the_log().message(level, message);
   } catch (const std::exception&) {
-    // The logger failed, such as for lack of memory: the words come out all the same.
+    // Without memory the line loses its prefix, but never its text.
     write_in_pieces(word_before(level), message);
   }
 }
@@ -260,7 +220,7 @@ void log_formatted(LogLevel level, std::string_view format,
 
 bool log_enabled(LogLevel level) noexcept {
   try {
-    return the_log().logger.should_log(to_spdlog(level));
+    return the_log().enabled(level);
   } catch (const std::exception&) {  // no memory for the log itself; a later message makes it
     // Debug lines stay off without memory; each line would fail again.
     return level >= LogLevel::info;
@@ -285,19 +245,19 @@ void configure_log() {
 }
 
 void show_log_times(bool so) {
-  the_log().sink->restyle([&](LineStyle& style) { style.times = so; });
+  the_log().restyle([&](LineStyle& style) { style.times = so; });
 }
 
 void set_log_run(const std::string& directory) {
-  the_log().sink->restyle([&](LineStyle& style) { style.run = terminal_text(directory); });
+  the_log().restyle([&](LineStyle& style) { style.run = terminal_text(directory); });
 }
 
-bool log_is_json() { return the_log().sink->json(); }
+bool log_is_json() { return the_log().json(); }
 
-void set_log_level(LogLevel level) { the_log().logger.set_level(to_spdlog(level)); }
+void set_log_level(LogLevel level) { the_log().set_level(level); }
 
 void set_log_rank(int rank, int world_size) {
-  the_log().sink->restyle([&](LineStyle& style) {
+  the_log().restyle([&](LineStyle& style) {
     style.rank = rank;
     style.prefix = world_size > 1 ? "holdfast[rank " + std::to_string(rank) + "]: " : "holdfast: ";
   });
@@ -305,7 +265,7 @@ void set_log_rank(int rank, int world_size) {
 
 void print_line(std::string_view line) noexcept {
   try {
-    the_log().sink->line(line);
+    the_log().line(line);
   } catch (const std::exception&) {
     write_in_pieces({}, line);
   }
@@ -313,14 +273,14 @@ void print_line(std::string_view line) noexcept {
 
 void show_status_line(std::string_view text) noexcept {
   try {
-    the_log().sink->status(text);
+    the_log().status(text);
   } catch (const std::exception&) {  // progress draws the next status line soon
   }
 }
 
 void clear_status_line() noexcept {
   try {
-    the_log().sink->clear_status();
+    the_log().clear_status();
   } catch (const std::exception&) {  // without a log there is no status line
   }
 }

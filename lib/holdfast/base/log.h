@@ -12,6 +12,7 @@
 // thread for 100 ms at most; then lines are lost (stderr_writer.h). Threads: any, but no signal handler.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace holdfast { inline namespace v0_2 {
 
 enum class LogLevel { debug, info, warning, error, off };
 
-// One argument of a message. fmt's type would not do: LibTorch ships another fmt, and the two would collide.
+// One argument of a message.
 using LogArgument = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
 template <class T>
@@ -46,27 +47,43 @@ LogArgument log_argument(const T& value) {
   }
 }
 
-// A format known at compile time, in fmt's syntax. It compiles only with as many {…} as arguments.
+// The length of the field at the begin of `text`: 2 for `{}`, 6 for `{:.3f}`, three digits after the point
+// (0 to 9, of floating point alone). 0: no field.
+constexpr std::size_t log_field_length(std::string_view text) {
+  if (text.starts_with("{}")) return 2;
+  const bool places = text.size() >= 6 && text.starts_with("{:.") && text.substr(4, 2) == "f}";
+  return places && text[3] >= '0' && text[3] <= '9' ? 6 : 0;
+}
+
+// A format known at compile time. `{{` and `}}` are braces. It compiles only if its fields fit the arguments.
+// Holdfast formats by itself: a program may bring a formatting library of any version.
 template <class... Args>
 struct LogFormat {
   template <class Text>
   requires std::convertible_to<const Text&, std::string_view>
   consteval LogFormat(const Text& literal) : text(literal) {  // NOLINT(google-explicit-constructor)
+    constexpr std::array numbers{std::floating_point<Args>...};
     std::size_t fields = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] != '{') continue;
-      if (i + 1 < text.size() && text[i + 1] == '{') {
+      if (text[i] != '{' && text[i] != '}') continue;
+      if (i + 1 < text.size() && text[i + 1] == text[i]) {
         ++i;
-      } else {
-        ++fields;
+        continue;
       }
+      const std::size_t length = log_field_length(text.substr(i));
+      if (length == 0) throw "a brace is neither part of {} or {:.3f}, nor doubled";
+      if (fields == numbers.size()) throw "there are more {} than arguments";
+      if (length > 2 && !numbers[fields]) throw "{:.3f} takes floating point alone";
+      ++fields;
+      i += length - 1;
     }
-    if (fields != sizeof...(Args)) throw "the number of {} and of arguments differ";
+    if (fields < numbers.size()) throw "there are more arguments than {}";
   }
   std::string_view text;
 };
 
-// Returns the message that fmt makes of `format`, or `format` itself if fmt rejects it.
+// Fills in the fields of `format`. Returns `format` itself if it has a single brace, more fields than
+// arguments, or a field that does not fit its argument.
 HOLDFAST_EXPORT std::string format_log(std::string_view format, std::initializer_list<LogArgument> arguments);
 
 // Writes one finished message. Braces in it are ordinary characters.

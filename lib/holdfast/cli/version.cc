@@ -1,8 +1,6 @@
 #include "holdfast/cli/version.h"
 
-#include <fmt/core.h>
 #include <gnu/libc-version.h>
-#include <spdlog/version.h>
 #include <xxhash.h>
 
 #include <CLI/CLI.hpp>
@@ -29,9 +27,7 @@ std::string version_text() {
   text.append("\ncompiler " HOLDFAST_COMPILER " " HOLDFAST_COMPILER_VERSION ", libstdc++ " +
               std::to_string(_GLIBCXX_RELEASE) + ", running with glibc ")
       .append(gnu_get_libc_version());
-  text.append("\nlibraries spdlog " + numbers(SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH));
-  text.append(", fmt " + numbers(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  text.append(", CLI11 " CLI11_VERSION);
+  text.append("\nlibraries CLI11 " CLI11_VERSION);
   text.append(", nlohmann-json " +
               numbers(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
   text.append(", xxHash " + numbers(XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE));

@@ -61,8 +61,38 @@ TEST_F(Log, EveryKindOfArgument) {
   CaptureStderr();
   log_info("{} {} {} {:.2f} {} {} {{}}", true, -1, std::size_t{7}, 1.0f / 3, std::filesystem::path("/mnt/x"),
            "text");
-  log_info("{:d} is no text", "text");
-  EXPECT_EQ(GetCapturedStderr(), "holdfast: true -1 7 0.33 /mnt/x text {}\nholdfast: {:d} is no text\n");
+  EXPECT_EQ(GetCapturedStderr(), "holdfast: true -1 7 0.33 /mnt/x text {}\n");
+}
+
+TEST_F(Log, ANumberIsTheShortestTextThatReadsBackAsIt) {
+  const auto text = [](double value) { return format_log("{}", {value}); };
+  EXPECT_EQ(text(0), "0");
+  EXPECT_EQ(text(-0.0), "-0");
+  EXPECT_EQ(text(0.1), "0.1");
+  EXPECT_EQ(text(0.1f), "0.10000000149011612");
+  EXPECT_EQ(text(100000), "100000");
+  EXPECT_EQ(text(1234567890123456), "1234567890123456");
+  EXPECT_EQ(text(-1e16), "-1e+16");
+  EXPECT_EQ(text(0.0001), "0.0001");
+  EXPECT_EQ(text(0.00001), "1e-05");
+  EXPECT_EQ(text(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(text(-std::numeric_limits<double>::quiet_NaN()), "-nan");
+  EXPECT_EQ(format_log("{}", {std::numeric_limits<std::int64_t>::min()}), "-9223372036854775808");
+  EXPECT_EQ(format_log("{}", {std::numeric_limits<std::uint64_t>::max()}), "18446744073709551615");
+}
+
+TEST_F(Log, AFieldSaysTheDigitsAfterThePoint) {
+  EXPECT_EQ(format_log("{:.0f} {:.1f} {:.2f}", {0.5, 0.25, 1e6}), "0 0.2 1000000.00");
+  EXPECT_EQ(format_log("{:.9f}", {std::numeric_limits<double>::lowest()}).size(), 1 + 309 + 10u);
+  EXPECT_EQ(format_log("{:.3f}", {std::numeric_limits<double>::quiet_NaN()}), "nan");
+}
+
+TEST_F(Log, AFormatThatCannotBeFilledStandsAsItIs) {
+  for (const char* format : {"{:d}", "{0}", "{", "}", "a } b", "{:.1f", "{:.10f}", "{} {}", "{:.1f}"}) {
+    EXPECT_EQ(format_log(format, {"text"}), format);
+  }
+  EXPECT_EQ(format_log("{}", {"a", "b"}), "a") << "more arguments than fields";
+  EXPECT_EQ(format_log("{{}} {{{}}}", {"a"}), "{} {a}");
 }
 
 TEST_F(Log, SeveralRanksAreNamed) {

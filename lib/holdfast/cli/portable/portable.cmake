@@ -13,9 +13,9 @@ foreach(name hdf5_serial sz aec z)
   list(APPEND archives "${HOLDFAST_STATIC_${name}}")
 endforeach()
 
-# These objects come first, so those of the libraries that would ask for libspdlog and libcpp-httplib are not taken. Where
-# cpp-httplib is no header but a library, it wants OpenSSL and more: there the program has no rehearse.
-set(sources main.cc ../base/log.cc portable/older_glibc.cc)
+# These objects come first, so those of the libraries that would ask for libcpp-httplib are not taken. Where cpp-httplib is
+# no header but a library, it wants OpenSSL and more: there the program has no rehearse.
+set(sources main.cc portable/older_glibc.cc)
 set(modules ${HOLDFAST_CORE_MODULES})
 list(REVERSE modules)
 list(TRANSFORM modules PREPEND holdfast_)
@@ -25,15 +25,11 @@ else()
   list(INSERT modules 1 holdfast_metadata_server)
 endif()
 add_executable(holdfast_portable EXCLUDE_FROM_ALL ${sources})
-# The lanes that read compile_commands.json know log.cc as a part of the library.
+# The lanes that read compile_commands.json know main.cc as a part of the program `holdfast`.
 set_target_properties(holdfast_portable PROPERTIES OUTPUT_NAME holdfast RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/portable"
                       EXPORT_COMPILE_COMMANDS OFF)
-target_compile_definitions(holdfast_portable PRIVATE SPDLOG_HEADER_ONLY SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
-# log.cc includes the definitions of this alone, which is right for the compiled library only.
-target_compile_options(holdfast_portable PRIVATE ${HOLDFAST_WARNINGS} "SHELL:-include spdlog/sinks/base_sink.h")
-# The compiler's own folder, named a second time, would come before that of the standard library.
-target_include_directories(holdfast_portable PRIVATE "${PROJECT_SOURCE_DIR}/lib"
-  $<FILTER:$<TARGET_PROPERTY:spdlog::spdlog,INTERFACE_INCLUDE_DIRECTORIES>,EXCLUDE,^/usr/include$>)
+target_compile_options(holdfast_portable PRIVATE ${HOLDFAST_WARNINGS})
+target_include_directories(holdfast_portable PRIVATE "${PROJECT_SOURCE_DIR}/lib")
 add_dependencies(holdfast_portable ${modules})
 list(TRANSFORM modules REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 target_link_libraries(holdfast_portable PRIVATE ${modules} ${archives} CLI11::CLI11 nlohmann_json::nlohmann_json

@@ -1,0 +1,22 @@
+// spdlog and the fmt in it as a compiled library: the part of them that main.cc calls.
+#include <spdlog/common-inl.h>
+#include <spdlog/details/backtracer-inl.h>
+#include <spdlog/details/log_msg-inl.h>
+#include <spdlog/details/log_msg_buffer-inl.h>
+#include <spdlog/details/os-inl.h>
+#include <spdlog/details/periodic_worker-inl.h>
+#include <spdlog/details/registry-inl.h>
+#include <spdlog/fmt/bundled/format-inl.h>
+#include <spdlog/logger-inl.h>
+#include <spdlog/pattern_formatter-inl.h>
+#include <spdlog/sinks/ansicolor_sink-inl.h>
+#include <spdlog/sinks/base_sink-inl.h>
+#include <spdlog/sinks/sink-inl.h>
+#include <spdlog/sinks/stdout_color_sinks-inl.h>
+#include <spdlog/spdlog-inl.h>
+
+template auto fmt::detail::thousands_sep_impl<char>(locale_ref) -> thousands_sep_result<char>;
+template auto fmt::detail::decimal_point_impl<char>(locale_ref) -> char;
+template class spdlog::sinks::base_sink<std::mutex>;
+template class spdlog::sinks::ansicolor_sink<spdlog::details::console_mutex>;
+template class spdlog::sinks::ansicolor_stdout_sink<spdlog::details::console_mutex>;
