@@ -25,6 +25,7 @@
 
 #include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/state/module_options.h"
 #include "holdfast/state/stateful.h"
 #include "holdfast/state/value.h"
 
@@ -52,6 +53,14 @@ concept HidesState =
     !Stateful<T> && (std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler> ||
                      std::derived_from<T, torch::data::samplers::Sampler<std::vector<std::size_t>>>);
 
+struct OptimizerOptions {
+  // The program adds parameter groups as it goes (an unfreezing). Then load() appends the groups that the
+  // checkpoint has and the program lacks, with the recorded options. Their parameters are those of added
+  // modules that are in no group of this optimizer yet, by their recorded names. Saves accept groups that were
+  // appended since resume(). Off: a load refuses another number of groups, and a save throws UnsavableError.
+  bool may_append_groups = false;
+};
+
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
 //   module, an unknown optimizer, or tensors that share memory.
@@ -68,7 +77,9 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   TrainState& operator=(const TrainState&) = delete;
 
   void add(const std::string& name, torch::nn::Module& module);
+  void add(const std::string& name, torch::nn::Module& module, const ModuleOptions& options);
   void add(const std::string& name, torch::optim::Optimizer& optimizer);
+  void add(const std::string& name, torch::optim::Optimizer& optimizer, const OptimizerOptions& options);
   // LibTorch's StepLR, or a class of your own derived from its LRScheduler that has no other state: the count
   // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
   // LibTorch hides them. (Schedule in optim/schedule.h compares them.)
