@@ -1,6 +1,7 @@
-// What TrainState::add() takes beside a module.
+// What TrainState::add() takes beside a module or an optimizer.
 //
 //   state.add("splats", *net, {.may_change_shape = true});
+//   state.add("optimizer", optimizer, {.may_append_groups = true});
 //
 // Errors: none. Threads: plain values.
 #pragma once
@@ -19,6 +20,14 @@ struct ModuleOptions {
   // Cost: after_step() copies those in host memory before it returns, because a program that grows them does
   // that between after_step() and before_update().
   bool may_change_shape = false;
+};
+
+struct OptimizerOptions {
+  // The program appends parameter groups as it goes (an unfreezing), and saves accept that. load() appends the
+  // groups that the checkpoint has and the program lacks, with the recorded options. Their parameters are
+  // those of added modules that are in no group of this optimizer yet, by their recorded names. Off: another
+  // number of groups is refused.
+  bool may_append_groups = false;
 };
 
 }}  // namespace holdfast::v0_2

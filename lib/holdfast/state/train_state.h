@@ -53,14 +53,6 @@ concept HidesState =
     !Stateful<T> && (std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler> ||
                      std::derived_from<T, torch::data::samplers::Sampler<std::vector<std::size_t>>>);
 
-struct OptimizerOptions {
-  // The program adds parameter groups as it goes (an unfreezing). Then load() appends the groups that the
-  // checkpoint has and the program lacks, with the recorded options. Their parameters are those of added
-  // modules that are in no group of this optimizer yet, by their recorded names. Saves accept groups that were
-  // appended since resume(). Off: a load refuses another number of groups, and a save throws UnsavableError.
-  bool may_append_groups = false;
-};
-
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
 //   module, an unknown optimizer, or tensors that share memory.
