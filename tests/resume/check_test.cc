@@ -45,6 +45,23 @@ TEST(Check, WhatIsLeftOutIsFound) {
   }
 }
 
+TEST(Check, AFileBesideTheRunIsTheTrialsOwn) {
+  const TemporaryFolder folder;
+  const auto side_file = folder.path() / "ring";
+  std::ofstream(side_file) << "of the real run";
+  const std::string run = folder.path() / "run";
+  const Ended ended = check({HOLDFAST_CHECKED_PROGRAM, run, "slack"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(read_text(side_file), "of the real run");
+  EXPECT_FALSE(std::filesystem::exists(run));
+}
+
+// What was overwritten after the checkpoint is lost.
+TEST(Check, ARingInAFileNeedsSlack) {
+  const Ended ended = check_without("ring");
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+}
+
 TEST(Check, StandardOutputIsComparedWhereAsked) {
   const std::string pid = "printed";
   EXPECT_EQ(check_without(pid).exit_code, 0);

@@ -231,6 +231,8 @@ Checkpointer::~Checkpointer() {
 
 // At any time.
 
+std::filesystem::path Checkpointer::directory() const { return parts_->run.options.directory; }
+
 AttemptNumber Checkpointer::attempt() const { return parts_->run.started.record.attempt; }
 
 Durable Checkpointer::last_durable() const {

@@ -111,6 +111,7 @@ class Check {
 
  private:
   int prove() {
+    begin_trial_anew(folder_.path());
     const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
     require_something(straight);
     // Read now, because the next life overwrites the file.
@@ -121,7 +122,7 @@ class Check {
     // compared.
     for (const TrialMoment& moment : moments) {
       // Each trial begins without a checkpoint, so that nothing of the one before helps it.
-      std::filesystem::remove_all(trial_run(folder_.path()));
+      begin_trial_anew(folder_.path());
       live("killed " + moment.name,
            {.stop_at = request_.steps, .save_at = moment.save_at, .kill_at = moment.kill_at}, true);
       const TrialLife resumed =
@@ -264,8 +265,9 @@ constexpr char kCheckFooter[] =
     R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), in the middle, right after a save, and at an
 epoch's end (if the state knows its position in the data, and an epoch ends within N steps). Each time it resumes from a checkpoint
 before the end, and computes every later step again. The loss and the digest of the state must be equal at every step, bit
-for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. It must be one process, and start
-with the same random numbers every time.
+for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. A file that COMMAND keeps beside its run
+must be named from Checkpointer::directory(), which is in that folder then; under any other name the real file is overwritten.
+It must be one process, and start with the same random numbers every time.
 
 Exit code: 0 PROVEN; 1 NOT PROVEN, with the first step that differs; 64 wrong options; 70 COMMAND failed or hung, or
 there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.

@@ -13,7 +13,13 @@ std::filesystem::path steps_file(const std::filesystem::path& folder) { return f
 
 }  // namespace
 
-std::filesystem::path trial_run(const std::filesystem::path& folder) { return folder / "run"; }
+std::filesystem::path trial_run(const std::filesystem::path& folder) { return folder / "trial" / "run"; }
+
+void begin_trial_anew(const std::filesystem::path& folder) {
+  const auto beside = trial_run(folder).parent_path();
+  std::filesystem::remove_all(beside);
+  std::filesystem::create_directories(beside);
+}
 
 void write_orders(const std::filesystem::path& folder, const TrialOrders& orders) {
   // Steps of an earlier trial in the same folder would be taken for this one's.

@@ -27,8 +27,11 @@ struct TrialStep {
   auto operator<=>(const TrialStep&) const = default;
 };
 
-// The run directory of a trial, which replaces the program's own.
+// The run directory of a trial, which replaces the program's own. Its parent holds the program's side files
+// and nothing of the trial's own.
 std::filesystem::path trial_run(const std::filesystem::path& folder);
+// Forgets the checkpoints and the side files of the trial before.
+void begin_trial_anew(const std::filesystem::path& folder);
 
 void write_orders(const std::filesystem::path& folder, const TrialOrders& orders);
 TrialOrders read_orders(const std::filesystem::path& folder);
