@@ -40,6 +40,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
 void add_rehearse(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
+void add_sweep(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen);
 
 // The whole program: parses, runs, and prints every exception as one line on standard error.
 int run_program(std::vector<std::string> arguments);

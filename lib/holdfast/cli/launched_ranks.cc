@@ -18,11 +18,11 @@ using namespace std::chrono_literals;
 // The launcher waits this long for processes that a rank left behind: no rank needs them.
 constexpr Duration kLeave = 5s;
 
-std::vector<int> ranks_of(const std::vector<RankSetting>& settings) {
-  std::vector<int> ranks;
-  ranks.reserve(settings.size());
-  for (const RankSetting& setting : settings) ranks.push_back(setting.rank);
-  return ranks;
+std::vector<std::string> labels_of(const std::vector<RankSetting>& settings) {
+  std::vector<std::string> labels;
+  labels.reserve(settings.size());
+  for (const RankSetting& setting : settings) labels.push_back(std::to_string(setting.rank));
+  return labels;
 }
 
 Ending ending_of(int status, const std::string& not_started) {
@@ -34,7 +34,7 @@ Ending ending_of(int status, const std::string& not_started) {
 
 LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command,
                              const std::vector<RankSetting>& settings, const SignalInbox& inbox)
-    : guardian_(longest_time_to_leave()), output_(ranks_of(settings)) {
+    : guardian_(longest_time_to_leave()), output_(labels_of(settings)) {
   // What a rank leaves behind becomes a child of this process, which can then reap it.
   prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
   try {

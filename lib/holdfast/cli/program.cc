@@ -45,7 +45,8 @@ ExitCode tool_code(ExitCode code) {
 
 // A command that runs another one, and logs beside it. The others answer and end.
 bool is_wrapper(const std::string& command) {
-  return command == "supervise" || command == "rehearse" || command == "check" || command == "launch";
+  return command == "supervise" || command == "rehearse" || command == "check" || command == "launch" ||
+         command == "sweep";
 }
 
 // Its lines need the time: it runs beside a training.
@@ -123,6 +124,7 @@ int run_program(std::vector<std::string> arguments) {
   add_rehearse(app, wrapped, chosen);
   add_check(app, wrapped, chosen);
   add_launch(app, wrapped, chosen);
+  add_sweep(app, wrapped, chosen);
   add_completion(app, chosen);
   add_help(app, chosen);
 

@@ -42,18 +42,18 @@ void close_if(int& descriptor) {
 
 }  // namespace
 
-RankOutput::RankOutput(const std::vector<int>& ranks) {
-  for (const int rank : ranks) {
+RankOutput::RankOutput(const std::vector<std::string>& labels) {
+  for (const std::string& label : labels) {
     for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
-      // JSON lines name the rank themselves.
+      // Text in front would break a line of JSON; a rank names itself in it.
       const bool bare = target == STDERR_FILENO && log_is_json();
-      const std::string prefix = bare ? std::string() : "[" + std::to_string(rank) + "] ";
+      const std::string prefix = bare ? std::string() : "[" + label + "] ";
       std::array<int, 2> ends{-1, -1};
       // O_CLOEXEC: a rank that inherits another's pipe keeps it open, and end-of-file never comes.
       if (pipe2(ends.data(), O_CLOEXEC) != 0) {
         const int code = errno;
         for (Stream& stream : streams_) close_if(stream.read_end), close_if(stream.write_end);
-        throw IoError("pipe", "the output of rank " + std::to_string(rank), code, "raise `ulimit -n`");
+        throw IoError("pipe", "the output of " + label, code, "raise `ulimit -n`");
       }
       streams_.push_back(
           {.read_end = ends[0], .write_end = ends[1], .target = target, .prefix = prefix, .line = {}});

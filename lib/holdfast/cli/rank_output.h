@@ -1,9 +1,9 @@
-// Merges the output of all ranks into one log: each line goes to our standard output or error with its rank
-// in front ("[3] …"), by one write(2), so lines do not mix. Longer lines are cut into pieces of 64 KiB; a
+// Merges the output of several processes into one log: each line goes to our standard output or error with its
+// label in front (a rank: "[3] …"), by one write(2), so lines do not mix. Longer lines are cut into pieces of 64 KiB; a
 // last line without its newline gets one. Text that cannot be written (no reader) is dropped: a log never
 // ends a training.
 //
-//   RankOutput output({0, 1});
+//   RankOutput output({"0", "1"});
 //   …start processes with output.out(i), output.error(i)…
 //   output.begin();   // closes our copies of these, and reads on a thread
 //   output.finish();  // after the processes have ended: prints what has arrived
@@ -20,7 +20,7 @@ namespace holdfast { inline namespace v0_2 {
 
 class RankOutput {
  public:
-  explicit RankOutput(const std::vector<int>& ranks);
+  explicit RankOutput(const std::vector<std::string>& labels);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;

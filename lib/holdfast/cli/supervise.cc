@@ -5,10 +5,9 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/front_process.h"
 #include "holdfast/cli/mirror_process.h"
-#include "holdfast/cli/supervisor.h"
+#include "holdfast/cli/supervise_options.h"
 
 namespace holdfast { inline namespace v0_2 {
-namespace {
 
 int run_supervise(const SuperviseRequest& options) {
   if (options.command.empty()) {
@@ -38,6 +37,8 @@ int run_supervise(const SuperviseRequest& options) {
   return run_apart([&] { return Supervisor(options, &mirror).run(); },
                    [&](pid_t who) { return mirror.lives_after(who); });
 }
+
+namespace {
 
 constexpr char kSuperviseFooter[] =
     R"(Restarts COMMAND after exit 75 (interrupted), a crash or an unknown code; for --retry-volume also after 74 (the volume).
@@ -77,6 +78,65 @@ Example:
 
 }  // namespace
 
+void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
+  command
+      .add_option("--on-complete", request.on_complete,
+                  "shell command to run once the run is complete, such as cancelling the fleet. It runs "
+                  "only if the trainer exits with 0 and the run directory says complete")
+      ->type_name("CMD");
+  command
+      .add_option(
+          "--on-give-up", request.on_give_up,
+          "shell command to run if supervise ends without completion (64, 70, 74, 76, 78, 130, no restart or "
+          "no time left, a Slurm job that could not be requeued): nothing restarts the run here, and the "
+          "machine still costs money")
+      ->type_name("CMD");
+  command
+      .add_option("--mirror", request.mirror,
+                  "a safer place for the checkpoints: a directory on another volume, or rclone:REMOTE:PATH. "
+                  "Before each start the newest checkpoint is fetched from there if the run directory lacks "
+                  "it; beside COMMAND each new one is copied there and verified. Supervise ends once the "
+                  "newest is there. Needs --directory")
+      ->type_name("HOME");
+  command.add_option("--mirror-limit", request.mirror_limit, "most MB/s of these copies; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("MB/s");
+  add_home_keep(command, request.home_keep);
+  command
+      .add_option("--home-mount", request.home_mount,
+                  "mount point of HOME's volume: a start waits until it is mounted")
+      ->type_name("DIR");
+  add_home_wait(command, request.home_wait);
+  add_time(command, "--hook-timeout", request.hook_timeout,
+           "how long these two commands are retried, with growing delays, until they exit with 0");
+  add_time(command, "--stall-timeout", request.stall_timeout,
+           "if COMMAND's step does not change for this long, outside evaluations and pauses, COMMAND gets "
+           "SIGTERM, later SIGKILL, and is restarted. After the second time in a row without progress, "
+           "supervise ends. Needs --directory. Default: 20 times the 95th percentile of its steps, at least "
+           "10 min; 0s: never");
+  add_time(command, "--directory-timeout", request.directory_timeout,
+           "how long to wait for a run directory that does not answer");
+  command
+      .add_option("--max-restarts", request.max_restarts,
+                  "restarts in a row without progress before supervise ends. Progress is a newer committed "
+                  "step; without --directory, 10 min of life")
+      ->check(CLI::Range(0, 1'000'000))
+      ->type_name("N")
+      ->capture_default_str();
+  add_time(command, "--first-delay", request.first_delay,
+           "delay before the first restart; it doubles up to one minute while there is no progress");
+  command.add_flag(
+      "--requeue-slurm", request.requeue_slurm,
+      "in a Slurm batch job: if COMMAND was told to stop, or its time is over, and the run is not "
+      "complete, put this job back into its queue (scontrol requeue)");
+  add_time(command, "--retry-volume", request.retry_volume,
+           "how long COMMAND is restarted after the first 74 in a row, with the same delays, because a "
+           "volume may be attached late; 0s: 74 is final");
+  add_time(command, "--after-deadline", request.after_deadline,
+           "how long after a notice's deadline this machine still counts as about to end; then COMMAND is "
+           "restarted");
+}
+
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<SuperviseRequest>();
   // CLI11 never saw these words: it would split an argument such as [1,2].
@@ -88,62 +148,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
                    "the run directory: it tells whether the run is complete, whether it made progress, who "
                    "trains, and which notices came. With several hosts: only on rank 0's host")
       ->type_name("DIR");
-  command
-      ->add_option("--on-complete", options->on_complete,
-                   "shell command to run once the run is complete, such as cancelling the fleet. It runs "
-                   "only if the trainer exits with 0 and the run directory says complete")
-      ->type_name("CMD");
-  command
-      ->add_option(
-          "--on-give-up", options->on_give_up,
-          "shell command to run if supervise ends without completion (64, 70, 74, 76, 78, 130, no restart or "
-          "no time left, a Slurm job that could not be requeued): nothing restarts the run here, and the "
-          "machine still costs money")
-      ->type_name("CMD");
-  command
-      ->add_option("--mirror", options->mirror,
-                   "a safer place for the checkpoints: a directory on another volume, or rclone:REMOTE:PATH. "
-                   "Before each start the newest checkpoint is fetched from there if the run directory lacks "
-                   "it; beside COMMAND each new one is copied there and verified. Supervise ends once the "
-                   "newest is there. Needs --directory")
-      ->type_name("HOME");
-  command->add_option("--mirror-limit", options->mirror_limit, "most MB/s of these copies; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("MB/s");
-  add_home_keep(*command, options->home_keep);
-  command
-      ->add_option("--home-mount", options->home_mount,
-                   "mount point of HOME's volume: a start waits until it is mounted")
-      ->type_name("DIR");
-  add_home_wait(*command, options->home_wait);
-  add_time(*command, "--hook-timeout", options->hook_timeout,
-           "how long these two commands are retried, with growing delays, until they exit with 0");
-  add_time(*command, "--stall-timeout", options->stall_timeout,
-           "if COMMAND's step does not change for this long, outside evaluations and pauses, COMMAND gets "
-           "SIGTERM, later SIGKILL, and is restarted. After the second time in a row without progress, "
-           "supervise ends. Needs --directory. Default: 20 times the 95th percentile of its steps, at least "
-           "10 min; 0s: never");
-  add_time(*command, "--directory-timeout", options->directory_timeout,
-           "how long to wait for a run directory that does not answer");
-  command
-      ->add_option("--max-restarts", options->max_restarts,
-                   "restarts in a row without progress before supervise ends. Progress is a newer committed "
-                   "step; without --directory, 10 min of life")
-      ->check(CLI::Range(0, 1'000'000))
-      ->type_name("N")
-      ->capture_default_str();
-  add_time(*command, "--first-delay", options->first_delay,
-           "delay before the first restart; it doubles up to one minute while there is no progress");
-  command->add_flag(
-      "--requeue-slurm", options->requeue_slurm,
-      "in a Slurm batch job: if COMMAND was told to stop, or its time is over, and the run is not "
-      "complete, put this job back into its queue (scontrol requeue)");
-  add_time(*command, "--retry-volume", options->retry_volume,
-           "how long COMMAND is restarted after the first 74 in a row, with the same delays, because a "
-           "volume may be attached late; 0s: 74 is final");
-  add_time(*command, "--after-deadline", options->after_deadline,
-           "how long after a notice's deadline this machine still counts as about to end; then COMMAND is "
-           "restarted");
+  add_supervise_options(*command, *options);
   command->footer(kSuperviseFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_supervise(*options); }; });
 }
