@@ -34,7 +34,8 @@ struct NamedModule {
 struct ModuleTensor {
   std::string name;  // "model/fc.weight"
   at::Tensor tensor;
-  bool buffer = false;  // registered as a buffer under at least one name
+  bool buffer = false;    // registered as a buffer under at least one name
+  bool digested = false;  // a save records its digest alone (internal/frozen_tensors.h)
 };
 
 // The module that a parameter belongs to, and the parameter's name there.

@@ -88,6 +88,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   out.set("cursor.samples", cursor.samples);
   internal::or_unsavable([&] {
     put_module_attributes(modules, inventory, out);
+    frozen.put_attributes(inventory, out);
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
       optimizers[i].put_attributes(list.optimizers[i], out, look.options);
     }
@@ -113,12 +114,15 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
 TrainState::TrainState() : state_(std::make_unique<State>()) {}
 TrainState::~TrainState() = default;
 
-void TrainState::add(const std::string& name, torch::nn::Module& module) {
+void TrainState::add(const std::string& name, torch::nn::Module& module) { add(name, module, {}); }
+
+void TrainState::add(const std::string& name, torch::nn::Module& module, const ModuleOptions& options) {
   state_->check_new_name(name);
   auto modules = state_->modules;
   modules.push_back({name, &module});
   // Tried on a copy: a module that is refused leaves the state as it was.
   static_cast<void>(take_inventory(modules));
+  state_->frozen.add(name, options);
   state_->modules = std::move(modules);
   state_->held.reset();
   state_->buffers.remember(state_->modules.back());
@@ -131,15 +135,6 @@ void TrainState::add(const std::string& name, torch::optim::Optimizer& optimizer
   static_cast<void>(part.take_inventory(take_inventory(state_->modules)));
   state_->optimizers.push_back(std::move(part));
   state_->held.reset();
-}
-
-void TrainState::add_generator(const std::string& name, at::Generator& generator) {
-  state_->check_new_name(name);
-  if (name == "cpu" || name.starts_with("cuda")) {
-    throw UsageError("'" + name + "' is the name of a default generator, which is part of the state already");
-  }
-  if (!generator.defined()) throw UsageError("generator '" + name + "' is undefined");
-  state_->generators.push_back({name, generator});
 }
 
 void TrainState::add_component(const std::string& name, std::unique_ptr<Component> component) {
@@ -181,6 +176,7 @@ std::vector<TensorSpec> TrainState::describe() {
   std::unordered_set<std::string> replicated;
   std::vector<TensorSpec> specs;
   for (const ModuleTensor& item : inventory.tensors) {
+    if (item.digested) continue;
     specs.push_back(spec_of(item.name, item.tensor));
     if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) trained.insert(item.name);
   }

@@ -25,6 +25,7 @@
 
 #include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/state/module_options.h"
 #include "holdfast/state/stateful.h"
 #include "holdfast/state/value.h"
 
@@ -68,6 +69,8 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   TrainState& operator=(const TrainState&) = delete;
 
   void add(const std::string& name, torch::nn::Module& module);
+  // UsageError also for options that contradict each other.
+  void add(const std::string& name, torch::nn::Module& module, const ModuleOptions& options);
   void add(const std::string& name, torch::optim::Optimizer& optimizer);
   // LibTorch's StepLR, or a class of your own derived from its LRScheduler that has no other state: the count
   // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
@@ -118,6 +121,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   std::int64_t step() const override;
   DataEnd data_end() const override;
   std::vector<std::string> changed_since(const Snapshot& image) override;
+  std::vector<std::string> changed_unseen() override;
   // Number of skipped updates (StepReport::skipped). Schedules count step() - skipped().
   std::int64_t skipped() const;
   // The samples that the updates have applied. {0, 0} without a data component and without reports.

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/train_state.h"
 
@@ -30,6 +31,7 @@ std::shared_ptr<const TrainState::State::List> TrainState::State::list_tensors()
   auto list = std::make_shared<List>();
   internal::or_unsavable([&] {
     list->modules = take_inventory(modules);
+    frozen.mark(modules, list->modules);
     for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
   });
   return list;
@@ -54,6 +56,15 @@ std::vector<NamedGenerator> TrainState::State::streams() const {
   return streams;
 }
 
+void TrainState::add_generator(const std::string& name, at::Generator& generator) {
+  state_->check_new_name(name);
+  if (name == "cpu" || name.starts_with("cuda")) {
+    throw UsageError("'" + name + "' is the name of a default generator, which is part of the state already");
+  }
+  if (!generator.defined()) throw UsageError("generator '" + name + "' is undefined");
+  state_->generators.push_back({name, generator});
+}
+
 void TrainState::State::visit_tensors(
     const std::function<void(const std::string&, const at::Tensor&, holdfast::Part)>& visit) {
   const auto when = [&](const std::string& name, bool late) {
@@ -62,6 +73,7 @@ void TrainState::State::visit_tensors(
   const auto list = list_tensors();
   const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : list->modules.tensors) {
+    if (item.digested) continue;
     // Buffers may change in forward(), so only trained parameters are late.
     const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));

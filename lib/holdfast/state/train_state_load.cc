@@ -31,10 +31,16 @@ at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
   return state;
 }
 
-void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot) {
+// A tensor that the checkpoint has by digest alone keeps its bytes, which check() has compared.
+void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot,
+                         internal::FrozenTensors& frozen) {
   Stager stager;
-  for (const ModuleTensor& item : inventory.tensors)
-    stager.add(snapshot.find(item.name).value(), item.tensor);
+  for (const ModuleTensor& item : inventory.tensors) {
+    const auto bytes = snapshot.find(item.name);
+    if (!bytes) continue;
+    stager.add(*bytes, item.tensor);
+    frozen.written(item.name);
+  }
   stager.run();
 }
 
@@ -67,6 +73,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
       continue;
     restrided.emplace_back(item.tensor,
                            at::empty_strided(item.tensor.sizes(), strides, item.tensor.options()));
+    if (!snapshot.find(item.name)) restrided.back().second.copy_(item.tensor);
   }
   std::vector<OptimizerState::Loaded> slots;
   for (const OptimizerState& part : state_->optimizers) {
@@ -94,7 +101,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   // From here on nothing may fail: see the top of this file.
   state_->held.reset();
   for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
-  copy_module_tensors(inventory, snapshot);
+  copy_module_tensors(inventory, snapshot, state_->frozen);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
   std::vector<std::string> options = now.options;  // plus options that only the recorded run had
   for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
@@ -148,14 +155,19 @@ bool TrainState::takes_weight(const TensorSpec& tensor) const {
 
 void TrainState::load_weights(const Snapshot& snapshot) {
   // Without list_tensors(): the optimizers have no part in loading weights.
-  const ModuleInventory inventory = take_inventory(state_->modules);
+  ModuleInventory inventory = take_inventory(state_->modules);
+  state_->frozen.mark(state_->modules, inventory);  // before the load: what the program has made
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
                                                   snapshot.attributes, false);
   if (!texts.empty()) {
     throw RefusedError("refused: the weights do not fit this model: " + internal::joined(texts, 24) +
                        ". Use the model that they were trained with");
   }
-  copy_module_tensors(inventory, snapshot);
+  const auto other_bytes = state_->frozen.other_bytes(inventory, snapshot.attributes);
+  if (!other_bytes.empty()) {
+    throw RefusedError("refused: " + internal::other_weights(other_bytes) + internal::kLoadSameWeights);
+  }
+  copy_module_tensors(inventory, snapshot, state_->frozen);
 }
 
 }}  // namespace holdfast::v0_2
