@@ -62,6 +62,7 @@ class RankedSource final : public SnapshotSource {
   std::vector<std::string> changed_since(const Snapshot& image) override {
     return source_.changed_since(*share_of(rank_, std::make_shared<Snapshot>(image)));
   }
+  std::vector<std::string> changed_unseen() override { return source_.changed_unseen(); }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override {
     source_.check(tensors, attributes, overrides);

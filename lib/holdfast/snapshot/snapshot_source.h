@@ -151,6 +151,10 @@ class HOLDFAST_EXPORT SnapshotSource {
   // train/eval flags do not count: an evaluation leaves them otherwise. Reads the whole state.
   virtual std::vector<std::string> changed_since(const Snapshot& /*image*/) { return {}; }
 
+  // Names of tensors that the source has taken as unchanged, and that have changed without a trace. Reads all
+  // of these; the next save has what was found.
+  virtual std::vector<std::string> changed_unseen() { return {}; }
+
   // Read-only: would load() accept this checkpoint? Compares tensors and options; throws RefusedError (78)
   // with every difference. Called before the claim, without bytes of tensors.
   virtual void check(std::span<const TensorSpec> tensors, const Attributes& attributes,

@@ -1,5 +1,6 @@
 // What TrainState::add() takes beside a module or an optimizer.
 //
+//   state.add("backbone", *net, {.frozen = Frozen::digest});
 //   state.add("splats", *net, {.may_change_shape = true});
 //   state.add("optimizer", optimizer, {.may_append_groups = true});
 //
@@ -9,6 +10,15 @@
 #include "holdfast/base/export.h"
 
 namespace holdfast { inline namespace v0_2 {
+
+// What a checkpoint has of frozen weights: parameters without requires_grad.
+enum class Frozen {
+  store,  // their bytes
+  // Their digests alone, while their bytes are those that the program had when it called resume(). The
+  // program must have loaded the same weights before its next resume(); RefusedError (78) otherwise. Other
+  // tensors are stored. docs/training_state.md#frozen-weights says what such a checkpoint needs.
+  digest,
+};
 
 struct ModuleOptions {
   // Parameters and buffers of this module, and the optimizer slots of these parameters, may have other shapes
@@ -20,6 +30,9 @@ struct ModuleOptions {
   // Cost: after_step() copies those in host memory before it returns, because a program that grows them does
   // that between after_step() and before_update().
   bool may_change_shape = false;
+  Frozen frozen = Frozen::store;
+  // With Frozen::digest: also the buffers of those of its modules that are in evaluation mode.
+  bool frozen_buffers = false;
 };
 
 struct OptimizerOptions {

@@ -40,6 +40,7 @@ struct ModuleTensor {
   at::Tensor tensor;
   bool buffer = false;            // registered as a buffer under at least one name
   bool may_change_shape = false;  // by all modules that register it
+  bool digested = false;          // a save records its digest alone (internal/frozen_tensors.h)
 };
 
 // The module that a parameter belongs to, and the parameter's name there.

@@ -63,6 +63,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   out.set("cursor.samples", cursor.samples);
   internal::or_unsavable([&] {
     put_module_attributes(modules, inventory, out);
+    frozen.put_attributes(inventory, out);
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
       optimizers[i].put_attributes(list.optimizers[i], out, look.options);
     }
@@ -105,6 +106,7 @@ std::vector<TensorSpec> TrainState::describe() {
   std::unordered_set<std::string> replicated;
   std::vector<TensorSpec> specs;
   for (const ModuleTensor& item : inventory.tensors) {
+    if (item.digested) continue;
     specs.push_back(spec_of(item.name, item.tensor));
     if (!item.buffer && still.contains(item.tensor.unsafeGetTensorImpl())) trained.insert(item.name);
   }

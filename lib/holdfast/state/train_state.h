@@ -69,6 +69,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   TrainState& operator=(const TrainState&) = delete;
 
   void add(const std::string& name, torch::nn::Module& module);
+  // UsageError also for options that contradict each other.
   void add(const std::string& name, torch::nn::Module& module, const ModuleOptions& options);
   void add(const std::string& name, torch::optim::Optimizer& optimizer);
   void add(const std::string& name, torch::optim::Optimizer& optimizer, const OptimizerOptions& options);
@@ -121,6 +122,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   std::int64_t step() const override;
   DataEnd data_end() const override;
   std::vector<std::string> changed_since(const Snapshot& image) override;
+  std::vector<std::string> changed_unseen() override;
   // Number of skipped updates (StepReport::skipped). Schedules count step() - skipped().
   std::int64_t skipped() const;
   // The samples that the updates have applied. {0, 0} without a data component and without reports.

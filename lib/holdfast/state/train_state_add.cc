@@ -71,6 +71,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module, const M
   modules.push_back({name, &module, options});
   // Tried on a copy: a module that is refused leaves the state as it was.
   static_cast<void>(take_inventory(modules));
+  state_->frozen.add(name, options);
   state_->modules = std::move(modules);
   state_->held.reset();
   state_->buffers.remember(state_->modules.back());

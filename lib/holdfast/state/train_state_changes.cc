@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 
+#include "holdfast/snapshot/digested_tensors.h"
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/stager.h"
@@ -14,8 +16,11 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-bool counts(const std::string& name, const Attribute& attribute) {
-  return attribute.role == Role::decides && !name.ends_with(".evaluating");
+bool counts(const std::string& name, const Attribute& attribute, const std::vector<NamedModule>& modules) {
+  // Digests of frozen tensors are compared with the tensors.
+  return attribute.role == Role::decides && !name.ends_with(".evaluating") &&
+         std::none_of(modules.begin(), modules.end(),
+                      [&](const NamedModule& module) { return names_digest(name, module.name); });
 }
 
 bool differs(const std::string& name, const at::Tensor& tensor, const Snapshot& image) {
@@ -40,14 +45,28 @@ std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
   const Attributes now = attributes();
   for (const auto& [name, attribute] : now) {
     const Attribute* const then = image.attributes.find(name);
-    if (counts(name, attribute) && (!then || !same_bits(then->value, attribute.value))) names.push_back(name);
+    if (counts(name, attribute, state_->modules) && (!then || !same_bits(then->value, attribute.value)))
+      names.push_back(name);
   }
   for (const auto& [name, attribute] : image.attributes) {
-    if (counts(name, attribute) && !now.has(name)) names.push_back(name);
+    if (counts(name, attribute, state_->modules) && !now.has(name)) names.push_back(name);
+  }
+  std::map<std::string, DigestedTensor> digested;
+  for (DigestedTensor& each : digested_tensors(image.attributes)) {
+    digested.emplace(each.spec.name, std::move(each));
   }
   const auto compare = [&](const std::string& name, const at::Tensor& tensor) {
-    if (differs(name, tensor, image)) names.push_back(name);
+    const auto then = digested.find(name);
+    const bool differ = then == digested.end()
+                            ? differs(name, tensor, image)
+                            : then->second.spec != spec_of(name, tensor) ||
+                                  then->second.digest != state_->frozen.present(name, tensor);
+    if (differ) names.push_back(name);
   };
+  // An evaluation may have changed sides: frozen buffers are those of modules in evaluation mode.
+  for (const ModuleTensor& item : state_->list_tensors()->modules.tensors) {
+    if (item.digested) compare(item.name, item.tensor);
+  }
   state_->visit_tensors(
       [&](const std::string& name, const at::Tensor& tensor, Part) { compare(name, tensor); });
   for (const State::Part& part : state_->components) {
@@ -56,6 +75,13 @@ std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
     part.component->save(writer);
     for (const auto& [name, tensor] : backup.tensors) compare(name, tensor);
   }
+  return names;
+}
+
+std::vector<std::string> TrainState::changed_unseen() {
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> names = state_->frozen.look_again(state_->list_tensors()->modules);
+  if (!names.empty()) state_->held.reset();  // these are stored from now on
   return names;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/digested_tensors.h"
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/tensor_bytes.h"
 
@@ -70,6 +71,12 @@ std::string joined(const std::vector<std::string>& texts, std::size_t most) {
   return all;
 }
 
+std::string other_weights(const std::vector<std::string>& names) {
+  return "the checkpoint has only digests of its frozen weights, and " + names.front() +
+         " has other bytes here" +
+         (names.size() > 1 ? " (" + std::to_string(names.size() - 1) + " more differ)" : "");
+}
+
 std::vector<std::int64_t> recorded_strides(const std::string& tensor, at::IntArrayRef shape,
                                            const Attributes& recorded) {
   const std::string name = attribute_of(tensor, "strides");
@@ -93,6 +100,13 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
     for (const TensorSpec& spec : tensors) {
       if (spec.name.starts_with(module.name + "/")) there[spec.name] = {&spec, spec.name};
     }
+  }
+  const std::vector<DigestedTensor> digested = digested_tensors(recorded);
+  for (const DigestedTensor& tensor : digested) {
+    const std::string module = tensor.spec.name.substr(0, tensor.spec.name.find('/'));
+    const bool wanted = std::any_of(modules.begin(), modules.end(),
+                                    [&](const NamedModule& part) { return part.name == module; });
+    if (wanted) there.try_emplace(tensor.spec.name, &tensor.spec, tensor.spec.name);
   }
   for (const NamedModule& module : modules) {
     const std::string prefix = module.name + ".alias.";
@@ -238,12 +252,17 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
     const Attribute* const there = attributes.find(name);
     options.push_back(name + " was " + (there ? to_text(there->value) : "set") + " and is not set here");
   }
-  if (structure.empty() && options.empty()) return;
+  const Texts other_bytes = state_->frozen.other_bytes(inventory, attributes);
+  if (structure.empty() && options.empty() && other_bytes.empty()) return;
 
   std::string message = "refused: this program would not go on where the checkpoint stopped: ";
   message += internal::joined(options, options.size());
   if (!options.empty() && !structure.empty()) message += "; ";
   message += internal::joined(structure, kMostTexts);
+  if (!other_bytes.empty()) {
+    if (!options.empty() || !structure.empty()) message += "; ";
+    message += internal::other_weights(other_bytes);
+  }
   if (!options.empty()) {
     // Each of these texts begins with the full name of an option. An override may name it by its last word
     // alone.
@@ -261,6 +280,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
                 "use the program that wrote it"
               : ". Use the program that wrote it";
   }
+  if (!other_bytes.empty()) message += internal::kLoadSameWeights;
   throw RefusedError(message + ", or another directory");
 }
 

@@ -30,6 +30,7 @@ std::shared_ptr<const TrainState::State::List> TrainState::State::list_tensors()
   auto list = std::make_shared<List>();
   internal::or_unsavable([&] {
     list->modules = take_inventory(modules);
+    frozen.mark(modules, list->modules);
     for (OptimizerState& part : optimizers) list->optimizers.push_back(part.take_inventory(list->modules));
   });
   return list;
@@ -62,6 +63,7 @@ void TrainState::State::visit_tensors(
   const auto list = list_tensors();
   const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : list->modules.tensors) {
+    if (item.digested) continue;
     // Buffers may change in forward(), so only trained parameters are late. Those whose shape changes do that
     // between two updates.
     const bool late =

@@ -32,10 +32,16 @@ at::Tensor stream_state(const Snapshot& snapshot, const std::string& name) {
   return state;
 }
 
-void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot) {
+// A tensor that the checkpoint has by digest alone keeps its bytes, which check() has compared.
+void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snapshot,
+                         internal::FrozenTensors& frozen) {
   Stager stager;
-  for (const ModuleTensor& item : inventory.tensors)
-    stager.add(snapshot.find(item.name).value(), item.tensor);
+  for (const ModuleTensor& item : inventory.tensors) {
+    const auto bytes = snapshot.find(item.name);
+    if (!bytes) continue;
+    stager.add(*bytes, item.tensor);
+    frozen.written(item.name);
+  }
   stager.run();
 }
 
@@ -55,6 +61,7 @@ NewMemory new_memory(const ModuleInventory& inventory, const Snapshot& snapshot,
       if (other != reshaped.end()) memory.emplace_back(item.tensor, at::empty(shape, item.tensor.options()));
     } else if (other != reshaped.end() || item.tensor.strides() != at::IntArrayRef(strides)) {
       memory.emplace_back(item.tensor, at::empty_strided(shape, strides, item.tensor.options()));
+      if (!snapshot.find(item.name)) memory.back().second.copy_(item.tensor);  // recorded by digest alone
     }
   }
   return memory;
@@ -116,7 +123,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   // From here on nothing may fail: see the top of this file.
   state_->held.reset();
   give_memory(memory);
-  copy_module_tensors(inventory, snapshot);
+  copy_module_tensors(inventory, snapshot, state_->frozen);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
   std::vector<std::string> options = now.options;  // plus options that only the recorded run had
   for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
@@ -170,16 +177,21 @@ bool TrainState::takes_weight(const TensorSpec& tensor) const {
 
 void TrainState::load_weights(const Snapshot& snapshot) {
   // Without list_tensors(): the optimizers have no part in loading weights.
-  const ModuleInventory inventory = take_inventory(state_->modules);
+  ModuleInventory inventory = take_inventory(state_->modules);
+  state_->frozen.mark(state_->modules, inventory);  // before the load: what the program has made
   const auto texts = internal::module_differences(state_->modules, inventory, snapshot.layout->tensors(),
                                                   snapshot.attributes, false);
   if (!texts.empty()) {
     throw RefusedError("refused: the weights do not fit this model: " + internal::joined(texts, 24) +
                        ". Use the model that they were trained with");
   }
+  const auto other_bytes = state_->frozen.other_bytes(inventory, snapshot.attributes);
+  if (!other_bytes.empty()) {
+    throw RefusedError("refused: " + internal::other_weights(other_bytes) + internal::kLoadSameWeights);
+  }
   const at::NoGradGuard no_grad;
   give_memory(new_memory(inventory, snapshot, true));
-  copy_module_tensors(inventory, snapshot);
+  copy_module_tensors(inventory, snapshot, state_->frozen);
 }
 
 }}  // namespace holdfast::v0_2

@@ -19,6 +19,8 @@ struct Bag final : torch::nn::Module {
     register_parameter(name, value, grad);
     return *this;
   }
+  // Another object under a name that is registered.
+  void replace(const std::string& name, const at::Tensor& value) { parameters_[name] = value; }
   Bag& buffer(const std::string& name, const at::Tensor& value) {
     register_buffer(name, value);
     return *this;

@@ -142,14 +142,27 @@ bool BoundarySaves::submit(BegunSave& save, SteadyTime began, bool last_one) {
   return true;
 }
 
+bool BoundarySaves::changed_unseen() const {
+  const std::vector<std::string> names = run_.source.changed_unseen();
+  if (names.empty()) return false;
+  log_error(
+      "step {}: frozen tensors have changed in a way that nothing counts, such as data_ptr() or .data(): {}. "
+      "Earlier checkpoints have digests of their earlier bytes; from now on they are stored",
+      run_.step(), name_list(names, kShownChanges));
+  return true;
+}
+
+void BoundarySaves::look_again() { unseen_ = changed_unseen(); }
+
 Staged BoundarySaves::image() const {
+  if (unseen_) return {};
   if (Staged image = evaluation_.image()) return image;
   return partners_.holds_all() && holds_last() ? last_ : Staged();
 }
 
 // An image of shares holds only this rank's part of the state.
 bool BoundarySaves::holds_last() const {
-  return last_ && !last_.shares && last_.snapshot->step == run_.step();
+  return !unseen_ && last_ && !last_.shares && last_.snapshot->step == run_.step();
 }
 
 void BoundarySaves::tell_changes(const Snapshot& image) const {
@@ -162,11 +175,16 @@ void BoundarySaves::tell_changes(const Snapshot& image) const {
 }
 
 Digest BoundarySaves::digest() const {
+  if (changed_unseen()) return digest_of_memory();
   // An image of this boundary spares another copy of the state.
   if (const Staged held = evaluation_.image(); held && partners_.holds_all()) {
     return state_digest(*held.snapshot);
   }
   if (holds_last()) return state_digest(*last_.snapshot);
+  return digest_of_memory();
+}
+
+Digest BoundarySaves::digest_of_memory() const {
   return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
 }
 

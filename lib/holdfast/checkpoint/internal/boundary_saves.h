@@ -42,12 +42,16 @@ class BoundarySaves {
 
   // Digest of the state at this boundary.
   Digest digest() const;
+  // At the end of the run: looks for changes that no save could see (SnapshotSource::changed_unseen).
+  void look_again();
 
  private:
   bool submit(BegunSave& save, SteadyTime began, bool last_one);
   // An image of this boundary; empty: only memory has it.
   Staged image() const;
   bool holds_last() const;
+  Digest digest_of_memory() const;
+  bool changed_unseen() const;  // also says so
   // The loop is over, and the program has gone on to work on the state.
   void tell_changes(const Snapshot& image) const;
 
@@ -61,7 +65,8 @@ class BoundarySaves {
   Evaluation& evaluation_;
   bool layout_tried_ = false;
   bool laid_out_ = false;
-  Staged last_;  // the state at a stop, kept for digest()
+  bool unseen_ = false;  // look_again() has found changes: images of this boundary lack them
+  Staged last_;          // the state at a stop, kept for digest()
 };
 
 }}}  // namespace holdfast::v0_2::internal

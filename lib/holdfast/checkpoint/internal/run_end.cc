@@ -35,6 +35,7 @@ void RunEnd::finish(const std::function<std::string()>& told_to_stop) {
   if (interrupted) run_.writer->leave_soon();
 
   const std::string torn = evaluation_.why_torn();
+  if (!interrupted) boundary_saves_.look_again();  // it reads all frozen weights, which takes time
   bool in_time = torn.empty() ? commit_last_step() : writes_.await_save();
   partners_.last_save_begun();
   // A save that failed is tried once more, in a new file.

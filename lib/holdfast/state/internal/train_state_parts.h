@@ -20,6 +20,7 @@
 #include "holdfast/state/internal/cuda_tensors.h"
 #include "holdfast/state/internal/drawn_generators.h"
 #include "holdfast/state/internal/first_look.h"
+#include "holdfast/state/internal/frozen_tensors.h"
 #include "holdfast/state/internal/gradient_watch.h"
 #include "holdfast/state/internal/state_form.h"
 #include "holdfast/state/module_state.h"
@@ -106,6 +107,7 @@ struct TrainState::State {
   std::string drawn_text;         // of drawn_elsewhere(), then
   internal::HeldBuffers buffers;  // as of add()
   internal::GradientWatch gradients;
+  internal::FrozenTensors frozen;
   DataEnd data_end = DataEnd::none;  // of the last update
   bool position_told = false;        // an update reported `.applied`
   bool doubted = false;              // doubts() has looked
@@ -132,6 +134,10 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
 // The recorded strides, or those of a contiguous tensor if none are recorded.
 std::vector<std::int64_t> recorded_strides(const std::string& tensor, at::IntArrayRef shape,
                                            const Attributes& recorded);
+
+// Tensors that a checkpoint has by digest alone, and that differ here; the remedy.
+std::string other_weights(const std::vector<std::string>& names);
+inline constexpr char kLoadSameWeights[] = ". Load the same frozen weights before resume()";
 
 // "rng/gpu.0", or its older name if the file has only that.
 std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded);
