@@ -96,13 +96,14 @@ TEST_P(FrozenRun, GoesOnBitForBitAndChangesSidesWhenItThaws) {
       EXPECT_GT(bytes, kTrunk) << step;
     }
   }
+  const std::string expected = straight.digest();
   const auto run = folder.path() / "run";
   for (int life = 0; life < 4; ++life) {
     Tuning tuning(run);
     EXPECT_EQ(tuning.resume().step, 2 * life);
     tuning.step(GetParam());
     tuning.step(GetParam());
-    if (life == 3) EXPECT_EQ(tuning.digest(), straight.digest());
+    if (life == 3) EXPECT_EQ(tuning.digest(), expected);
     EXPECT_EQ(tuning.checkpointer->finish(), 0);
   }
 }
