@@ -2,6 +2,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/utf8.h"
@@ -14,6 +15,7 @@
 #include "holdfast/cli/progress.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/weights_diff.h"
+#include "holdfast/snapshot/digested_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -44,7 +46,9 @@ class Comparison {
  public:
   Comparison(const DiffRequest& options, Opened a, Opened b)
       : options_(options), a_(std::move(a)), b_(std::move(b)), limit_(options.read_limit) {
-    tensors_.total = a_.index.tensors.size();
+    in_a_ = list(a_.index, &order_);
+    in_b_ = list(b_.index, nullptr);
+    tensors_.total = in_a_.size();
   }
 
   int run() {
@@ -61,6 +65,25 @@ class Comparison {
   }
 
  private:
+  struct Listed {
+    TensorSpec spec;
+    Digest digest;
+    bool stored = true;  // false: recorded by digest alone
+  };
+
+  static std::map<std::string, Listed> list(const CheckpointIndex& index, std::vector<std::string>* order) {
+    std::map<std::string, Listed> listed;
+    const auto add = [&](const TensorSpec& spec, const Digest& digest, bool stored) {
+      const bool fresh = listed.try_emplace(spec.name, Listed{spec, digest, stored}).second;
+      if (fresh && order != nullptr) order->push_back(spec.name);
+    };
+    for (const IndexedTensor& tensor : index.tensors) add(tensor.spec, tensor.digest, true);
+    for (const DigestedTensor& tensor : digested_tensors(index.attributes)) {
+      add(tensor.spec, tensor.digest, false);
+    }
+    return listed;
+  }
+
   // Attributes that decide and differ, and with --all the records.
   int end_in_json() {
     Json attributes = Json::array();
@@ -83,16 +106,16 @@ class Comparison {
 
   // To read: every tensor whose digests differ, from both files.
   std::uint64_t bytes_to_read() const {
-    std::map<std::string_view, const IndexedTensor*> in_b;
-    for (const IndexedTensor& tensor : b_.index.tensors) in_b.emplace(tensor.spec.name, &tensor);
     std::uint64_t bytes = 0;
-    for (const IndexedTensor& tensor : a_.index.tensors) {
-      const auto found = in_b.find(tensor.spec.name);
-      const bool read =
-          found != in_b.end() && found->second->spec == tensor.spec && found->second->digest != tensor.digest;
-      if (read) bytes += 2 * tensor.spec.bytes();
+    for (const auto& [name, tensor] : in_a_) {
+      const auto found = in_b_.find(name);
+      if (found != in_b_.end() && to_read(tensor, found->second)) bytes += 2 * tensor.spec.bytes();
     }
     return bytes;
+  }
+
+  static bool to_read(const Listed& ours, const Listed& theirs) {
+    return ours.spec == theirs.spec && ours.digest != theirs.digest && ours.stored && theirs.stored;
   }
 
   void compare_tensor_lists() {
@@ -100,34 +123,39 @@ class Comparison {
     // One limit and one progress for both files: they may lie on the same volume.
     const MeteredFile file_a(*a_.file, limit_, progress.done());
     const MeteredFile file_b(*b_.file, limit_, progress.done());
-    std::map<std::string_view, const IndexedTensor*> in_b;
-    for (const IndexedTensor& tensor : b_.index.tensors) in_b.emplace(tensor.spec.name, &tensor);
-    for (const IndexedTensor& tensor : a_.index.tensors) {
-      const std::string& name = tensor.spec.name;
-      const auto found = in_b.find(name);
-      if (found == in_b.end()) {
-        tensors_.add_only_in("first", name, tensor.spec);
-        continue;
-      }
-      const IndexedTensor& other = *found->second;
-      // What stays in this list is in the second file alone.
-      in_b.erase(found);
-      // Equal digests mean equal bytes, so nothing of such a tensor is read.
-      if (tensor.spec != other.spec) {
-        tensors_.add_other_spec(name, tensor.spec, other.spec);
-      } else if (tensor.digest != other.digest) {
-        const auto ours = read_tensor(file_a, a_, options_.a, name);
-        const auto theirs = read_tensor(file_b, b_, options_.b, name);
+    for (const std::string& name : order_) {
+      const Listed& ours = in_a_.at(name);
+      const auto found = in_b_.find(name);
+      if (found == in_b_.end()) {
+        tensors_.add_only_in("first", name, ours.spec);
+      } else if (ours.spec != found->second.spec) {
+        tensors_.add_other_spec(name, ours.spec, found->second.spec);
+      } else if (to_read(ours, found->second)) {
+        const auto one = read_tensor(file_a, a_, options_.a, name);
+        const auto other = read_tensor(file_b, b_, options_.b, name);
         tensors_.changed.push_back(
-            {name, tensor.spec, compare_tensors(tensor.spec.dtype, *ours->find(name), *theirs->find(name))});
+            {name, ours.spec, compare_tensors(ours.spec.dtype, *one->find(name), *other->find(name))});
+      } else if (ours.digest != found->second.digest) {
+        tensors_.add_unread(name, ours.spec);
       }
+      // Otherwise equal digests mean equal bytes, so nothing of such a tensor is read.
     }
-    for (const auto& [name, tensor] : in_b) tensors_.add_only_in("second", tensor->spec.name, tensor->spec);
+    for (const auto& [name, tensor] : in_b_) {
+      if (!in_a_.contains(name)) tensors_.add_only_in("second", name, tensor.spec);
+    }
   }
 
   std::vector<std::string> differing_attributes(Role role) const {
     std::vector<std::string> names;
+    // Compared as tensors.
+    std::set<std::string> digests;
+    for (const auto* listed : {&in_a_, &in_b_}) {
+      for (const auto& [name, tensor] : *listed) {
+        if (!tensor.stored) digests.insert(digest_attribute(name));
+      }
+    }
     const auto consider = [&](const std::string& name) {
+      if (digests.contains(name)) return;
       const Attribute* const x = a_.index.attributes.find(name);
       const Attribute* const y = b_.index.attributes.find(name);
       const bool same = x != nullptr && y != nullptr && x->role == y->role && same_bits(x->value, y->value);
@@ -162,6 +190,8 @@ class Comparison {
   const DiffRequest& options_;
   Opened a_;
   Opened b_;
+  std::map<std::string, Listed> in_a_, in_b_;
+  std::vector<std::string> order_;  // of in_a_, as in the file
   DifferingTensors tensors_;
   ReadLimit limit_;
   bool different_ = false;

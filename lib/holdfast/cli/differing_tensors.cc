@@ -175,9 +175,15 @@ void DifferingTensors::add_other_spec(const std::string& name, const TensorSpec&
                    " in the second");
 }
 
+void DifferingTensors::add_unread(const std::string& name, const TensorSpec& spec) {
+  unread.push_back(printable(name) + "  " + spec_text(spec) +
+                   ": other bytes (frozen: a file has its digest alone)");
+}
+
 void DifferingTensors::print(const char* what, bool all) const {
   for (const std::string& line : others) std::cout << "  " << line << '\n';
-  std::cout << what << ": " << changed.size() << " of " << total << " differ in value";
+  for (const std::string& line : unread) std::cout << "  " << line << '\n';
+  std::cout << what << ": " << changed.size() + unread.size() << " of " << total << " differ in value";
   if (!others.empty()) std::cout << ", " << others.size() << " in name, type or shape";
   std::cout << '\n';
   if (changed.empty()) return;
@@ -216,11 +222,13 @@ void DifferingTensors::print_as_json(bool equal, const nlohmann::ordered_json& a
                     {"largest", json_number(d.largest)},
                     {"ulp", d.ulp ? Json(*d.ulp) : Json(nullptr)}});
   }
+  Json other = others;
+  for (const std::string& line : unread) other.push_back(line);
   print_json({{"schema", kJsonSchema},
               {"equal", equal},
               {"tensors", total},
               {"changed", list},
-              {"other", others},
+              {"other", other},
               {"attributes", attributes}});
 }
 

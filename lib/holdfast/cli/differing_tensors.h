@@ -39,10 +39,13 @@ struct DifferingTensors {
   std::size_t total = 0;                 // tensors of the first file
   std::vector<DifferingTensor> changed;  // in value
   std::vector<std::string> others;       // lines for those that differ in name, type or shape
+  std::vector<std::string> unread;       // lines for those that differ in value, as their digests alone tell
 
-  bool any() const { return !changed.empty() || !others.empty(); }
+  bool any() const { return !changed.empty() || !others.empty() || !unread.empty(); }
   void add_only_in(const char* file, const std::string& name, const TensorSpec& spec);  // "first", "second"
   void add_other_spec(const std::string& name, const TensorSpec& first, const TensorSpec& second);
+  // Differs by its digest, and a file has no more of it.
+  void add_unread(const std::string& name, const TensorSpec& spec);
 
   // The lines, "tensors: 1 of 161 differ in value", the first and the worst of them; with `all` every one.
   void print(const char* what, bool all) const;

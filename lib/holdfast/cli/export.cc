@@ -7,6 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/cli/base_weights.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/export_files.h"
@@ -17,14 +18,35 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
+// What the export needs and the checkpoint has by digest alone.
+std::vector<DigestedTensor> missing_tensors(const ExportRequest& options, const CheckpointIndex& index) {
+  std::vector<DigestedTensor> missing;
+  if (!options.ema.empty()) return missing;
+  std::uint64_t bytes = 0;
+  for (DigestedTensor& tensor : digested_tensors(index.attributes)) {
+    if (!options.all && !tensor.spec.name.starts_with(options.module + "/")) continue;
+    bytes += tensor.spec.bytes();
+    missing.push_back(std::move(tensor));
+  }
+  if (missing.empty() || !options.base.empty()) return missing;
+  throw RefusedError(shown(options.file) + " has " + format_count(static_cast<std::int64_t>(missing.size())) +
+                     " frozen tensors by digest alone (" + printable(missing.front().spec.name) +
+                     " is the first, " + format_bytes(bytes) +
+                     " together): --base FILE names a file that has them");
+}
+
 int run_export(const ExportRequest& options) {
   if (!options.to.has_filename()) throw UsageError("--to " + shown(options.to) + ": name a file");
   const auto folder = folder_of(options.to);
   const auto directory = FileSystem::real().open_directory(folder, false);
   if (directory == nullptr) throw IoError("open", folder.string(), ENOENT);
 
-  const auto [checkpoint, index] = open_index(options.file);
-  const Export wanted(options, index);
+  const auto [checkpoint, stored] = open_index(options.file);
+  ReadLimit limit(options.read_limit);
+  const std::vector<DigestedTensor> missing = missing_tensors(options, stored);
+  const auto base = missing.empty() ? nullptr : read_base(options.base, missing, limit);
+  const CheckpointIndex index = base ? with_base(stored, missing, *base) : stored;
+  const Export wanted(options, index, state_digest_of(stored));
   // Before anything is read: a file that exists must not be found after an hour of copying.
   for (const std::string& name : wanted.names()) {
     check_replaceable(*directory, name == options.to.filename() ? options.to : folder / name, options.force);
@@ -32,14 +54,13 @@ int run_export(const ExportRequest& options) {
   ExportRemains remains(*directory, options.to, wanted.names(), wanted.can_shard(), options.force);
   remains.begin();
   std::optional<Rejection> rejection;
-  ReadLimit limit(options.read_limit);
   for (const ReadMode mode : {ReadMode::once, ReadMode::uncached}) {
     // Their destructors remove the files of a try that found damage, before the next try begins.
     std::vector<std::unique_ptr<NewFile>> made;
     {
-      Progress progress("exporting " + printable(options.file.filename().string()), index.file_length);
+      Progress progress("exporting " + printable(options.file.filename().string()), stored.file_length);
       const MeteredFile metered(*checkpoint, limit, progress.done());
-      rejection = wanted.write(metered, *directory, mode, remains, made);
+      rejection = wanted.write(FileWithBase(metered, base.get()), *directory, mode, remains, made);
     }
     if (rejection) continue;  // damage counts only if the device shows it too
     remains.publishing();
@@ -76,9 +97,10 @@ constexpr char kExportFooter[] =
     R"(The ending of the new file's name chooses the format: .pt, .pth or .bin for PyTorch (torch.load), .h5 or .hdf5
 for HDF5 without a user block, everything else safetensors.
 The keys are those of the state dict. A tied weight appears under each of its names.
+Frozen weights that the checkpoint has by digest alone (holdfast show lists them) come from --base.
 Every byte is verified while it is copied. The new file appears whole or not at all. It is no checkpoint.
 
-Exit code: 0 written, 1 the checkpoint is damaged, 2 unreadable.
+Exit code: 0 written, 1 the checkpoint or the base is damaged, 2 unreadable, 78 the base is missing or another.
 
 Example:
   holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.pt
@@ -103,6 +125,10 @@ void add_export(CLI::App& app, Command& chosen) {
       ->type_name("NAME");
   command->add_flag("--all", options->all,
                     "the whole training state, for .pt and .h5: optimizer, schedule, counters");
+  command
+      ->add_option("--base", options->base,
+                   "a checkpoint, .safetensors or .pt file with the frozen weights that this one lacks")
+      ->type_name("FILE");
   command->add_option("--dtype", options->dtype, "convert floating-point weights to this type: bf16")
       ->type_name("TYPE");
   command

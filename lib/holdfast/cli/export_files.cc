@@ -48,8 +48,12 @@ ExportFormat export_format(const std::filesystem::path& to) {
   return ExportFormat::safetensors;
 }
 
-Export::Export(const ExportRequest& request, const CheckpointIndex& index)
-    : request_(request), index_(index), format_(export_format(request.to)), as_(dtype_of(request.dtype)) {
+Export::Export(const ExportRequest& request, const CheckpointIndex& index, const Digest& state)
+    : request_(request),
+      index_(index),
+      state_(state),
+      format_(export_format(request.to)),
+      as_(dtype_of(request.dtype)) {
   check_combination(request, format_);
   const std::string part = request.ema.empty() ? request.module : request.ema;
   if (request.all) {
@@ -122,9 +126,8 @@ std::optional<Rejection> Export::write_one(const File& from, const std::vector<E
       break;
   }
   // Loaders of other libraries refuse a file that does not name its "format".
-  const std::map<std::string, std::string> metadata{{"format", "pt"},
-                                                    {"holdfast_state", to_hex(state_digest_of(index_))},
-                                                    {"holdfast_step", std::to_string(index_.step)}};
+  const std::map<std::string, std::string> metadata{
+      {"format", "pt"}, {"holdfast_state", to_hex(state_)}, {"holdfast_step", std::to_string(index_.step)}};
   return export_safetensors(from, index_, tensors, metadata, to, mode, as_);
 }
 

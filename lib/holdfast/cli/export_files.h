@@ -20,6 +20,7 @@ namespace holdfast { inline namespace v0_2 {
 struct ExportRequest {
   std::filesystem::path file;
   std::filesystem::path to;
+  std::filesystem::path base;  // has what `file` records by digest alone; empty: none
   std::string module = "model";
   std::string ema;    // the averaged weights: name of the part that holds them; empty: the weights
   std::string dtype;  // empty: as they are
@@ -36,8 +37,9 @@ ExportFormat export_format(const std::filesystem::path& to);
 
 class Export {
  public:
-  // Checks the request against the format and the checkpoint; `index` outlives it.
-  Export(const ExportRequest& request, const CheckpointIndex& index);
+  // Checks the request against the format and the checkpoint; `index` outlives it. `state`: the training
+  // state's digest.
+  Export(const ExportRequest& request, const CheckpointIndex& index, const Digest& state);
 
   // Names of the new files, the one that --to names last.
   const std::vector<std::string>& names() const { return names_; }
@@ -55,6 +57,7 @@ class Export {
 
   const ExportRequest& request_;
   const CheckpointIndex& index_;
+  const Digest state_;
   ExportFormat format_;
   std::optional<DType> as_;
   std::vector<ExportedTensor> tensors_;

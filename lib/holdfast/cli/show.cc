@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
@@ -8,6 +9,7 @@
 #include "holdfast/cli/examine.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/table.h"
+#include "holdfast/snapshot/digested_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -44,6 +46,13 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
                        {"bytes", tensor.spec.bytes()},
                        {"digest", to_hex(tensor.digest)}});
   }
+  Json digested = Json::array();
+  for (const DigestedTensor& tensor : digested_tensors(index.attributes)) {
+    digested.push_back({{"name", tensor.spec.name},
+                        {"dtype", name_of(tensor.spec.dtype)},
+                        {"shape", tensor.spec.shape},
+                        {"digest", to_hex(tensor.digest)}});
+  }
   print_json({{"file", shown(options.file)},
               {"step", index.step},
               {"state", to_hex(state_digest_of(index))},
@@ -52,13 +61,22 @@ void print_checkpoint_as_json(const ShowRequest& options, const CheckpointIndex&
               {"user_block", index.user_block},
               {"attribute_capacity", index.attribute_capacity},
               {"attributes", attributes},
-              {"tensors", tensors}});
+              {"tensors", tensors},
+              {"digested", digested}});
 }
 
 void print_text(const ShowRequest& options, const CheckpointIndex& index) {
   using enum Table::Align;
   std::uint64_t tensor_bytes = 0;
   for (const IndexedTensor& tensor : index.tensors) tensor_bytes += tensor.spec.bytes();
+
+  const std::vector<DigestedTensor> digested = digested_tensors(index.attributes);
+  std::set<std::string> attributes_of_digests;
+  std::uint64_t digested_bytes = 0;
+  for (const DigestedTensor& tensor : digested) {
+    digested_bytes += tensor.spec.bytes();
+    attributes_of_digests.insert(digest_attribute(tensor.spec.name));
+  }
 
   std::cout << shown(options.file) << "\n\n";
   Table facts({left, left});
@@ -67,6 +85,10 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
   facts.add({"size", format_bytes(index.file_length) + " (" + std::to_string(index.file_length) + " bytes)"});
   facts.add({"tensors", format_count(static_cast<std::int64_t>(index.tensors.size())) + ", " +
                             format_bytes(tensor_bytes)});
+  if (!digested.empty()) {
+    facts.add({"by digest alone", format_count(static_cast<std::int64_t>(digested.size())) + ", " +
+                                      format_bytes(digested_bytes) + " (frozen; not in this file)"});
+  }
   facts.add({"format", std::to_string(index.format_version) + ", user block of " +
                            std::to_string(index.user_block) + " bytes"});
   facts.print(std::cout, 2);
@@ -76,21 +98,27 @@ void print_text(const ShowRequest& options, const CheckpointIndex& index) {
                                     std::pair{Role::record, "attributes for the record"}}) {
     Table table({left, left});
     for (const auto& [name, attribute] : index.attributes) {
-      if (attribute.role == role) table.add({name, printable(to_text(attribute.value), 100)});
+      // Those are a list of their own below.
+      if (attribute.role == role && !attributes_of_digests.contains(name))
+        table.add({name, printable(to_text(attribute.value), 100)});
     }
     if (table.empty()) continue;
     std::cout << '\n' << title << '\n';
     table.print(std::cout, 2);
   }
 
-  if (index.tensors.empty()) return;
-  std::cout << "\ntensors\n";
-  Table table({left, left, left, right, left});
-  for (const IndexedTensor& tensor : index.tensors) {
-    table.add({tensor.spec.name, std::string(name_of(tensor.spec.dtype)), shape_text(tensor.spec.shape),
-               format_bytes(tensor.spec.bytes()), to_hex(tensor.digest)});
-  }
-  table.print(std::cout, 2);
+  const auto print_tensors = [](const char* title, const auto& tensors) {
+    if (tensors.empty()) return;
+    std::cout << '\n' << title << '\n';
+    Table table({left, left, left, right, left});
+    for (const auto& tensor : tensors) {
+      table.add({tensor.spec.name, std::string(name_of(tensor.spec.dtype)), shape_text(tensor.spec.shape),
+                 format_bytes(tensor.spec.bytes()), to_hex(tensor.digest)});
+    }
+    table.print(std::cout, 2);
+  };
+  print_tensors("tensors", index.tensors);
+  print_tensors("frozen tensors, by digest alone: a resume needs a program that has loaded them", digested);
 }
 
 int run_show(const ShowRequest& options) {

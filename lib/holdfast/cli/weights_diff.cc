@@ -13,6 +13,7 @@
 #include "holdfast/cli/metered_file.h"
 #include "holdfast/format/foreign_weights.h"
 #include "holdfast/format/state_dict.h"
+#include "holdfast/snapshot/digested_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -33,6 +34,12 @@ class Weights {
   const ByteType* type(const std::string& key) const {
     const auto found = types_.find(key);
     return found != types_.end() ? found->second : nullptr;
+  }
+
+  // Set for a frozen tensor that a checkpoint has by digest alone: read() has no bytes of it.
+  std::optional<Digest> digest(const std::string& key) const {
+    const auto found = digests_.find(key);
+    return found != digests_.end() ? std::optional(found->second) : std::nullopt;
   }
 
   // Where the bytes lie, if other keys share them: a storage of PyTorch, or one tensor of a checkpoint.
@@ -65,6 +72,14 @@ class Weights {
       specs_[tensor.key] = spec;
       types_[tensor.key] = byte_type_of(checkpoint_.attributes, spec);
       sources_[tensor.key] = tensor.tensor;
+    }
+    const std::string prefix = std::string(kModelModule) + "/";
+    for (const DigestedTensor& tensor : digested_tensors(checkpoint_.attributes)) {
+      if (!tensor.spec.name.starts_with(prefix)) continue;
+      const std::string key = tensor.spec.name.substr(prefix.size());
+      if (!specs_.try_emplace(key, tensor.spec).second) continue;
+      types_[key] = nullptr;
+      digests_[key] = tensor.digest;
     }
   }
   void list_foreign() {
@@ -111,10 +126,16 @@ class Weights {
   std::optional<ForeignIndex> foreign_;
   std::map<std::string, TensorSpec> specs_;
   std::map<std::string, const ByteType*> types_;
+  std::map<std::string, Digest> digests_;       // by key
   std::map<std::string, std::size_t> sources_;  // by key, where several keys share one
   std::shared_ptr<Snapshot> read_;              // of the last read()
   std::optional<std::size_t> read_source_;
 };
+
+Digest digest_in(Weights& weights, const std::string& key) {
+  const auto digest = weights.digest(key);
+  return digest ? *digest : tensor_digest(weights.read(key));
+}
 
 }  // namespace
 
@@ -152,6 +173,10 @@ int diff_weights(const WeightsDiffRequest& request) {
             [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
   for (const std::string& key : common) {
     const TensorSpec& spec = ours.specs().at(key);
+    if (ours.digest(key) || theirs.digest(key)) {
+      if (digest_in(ours, key) != digest_in(theirs, key)) found.add_unread(key, spec);
+      continue;
+    }
     const TensorDifference difference = compare_tensors(spec.dtype, ours.read(key), theirs.read(key));
     if (difference.different != 0) found.changed.push_back({key, spec, difference});
   }

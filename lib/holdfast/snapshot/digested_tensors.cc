@@ -50,10 +50,14 @@ std::optional<DigestedTensor> digested_from(std::string name, const AttributeVal
 
 }  // namespace
 
+std::string digest_attribute(const std::string& tensor) {
+  const std::size_t slash = tensor.find('/');
+  return tensor.substr(0, slash) + std::string(kDigestOf) + tensor.substr(slash + 1);
+}
+
 void put_digested(const DigestedTensor& tensor, Attributes& out) {
   const TensorSpec& spec = tensor.spec;
-  const std::size_t slash = spec.name.find('/');
-  out.set(spec.name.substr(0, slash) + std::string(kDigestOf) + spec.name.substr(slash + 1),
+  out.set(digest_attribute(spec.name),
           std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape) + " " + to_hex(tensor.digest));
 }
 

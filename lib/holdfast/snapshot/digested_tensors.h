@@ -23,6 +23,8 @@ struct DigestedTensor {
   Digest digest;
 };
 
+// "model.digest.fc.weight" for "model/fc.weight".
+HOLDFAST_EXPORT std::string digest_attribute(const std::string& tensor);
 // Requires a name of two components: "model/fc.weight".
 HOLDFAST_EXPORT void put_digested(const DigestedTensor& tensor, Attributes& out);
 // All of a checkpoint, sorted by the names of their attributes. Only parts that "state.parts" calls modules

@@ -99,8 +99,9 @@ void FrozenTensors::mark(std::span<const NamedModule> modules, ModuleInventory& 
     if (!known.made) known.made = present(item.name, item.tensor);
     const bool frozen =
         item.buffer ? resting.contains(item.tensor.unsafeGetTensorImpl()) : !item.tensor.requires_grad();
-    // What trains it may leave no trace: the replay of a CUDA graph counts no version.
-    if (!frozen) known.seen.reset();
+    // What trains it may leave no trace: the replay of a CUDA graph counts no version, nor does batch norm
+    // for its running statistics.
+    if (!frozen || item.buffer) known.seen.reset();
     item.digested = frozen && present(item.name, item.tensor) == *known.made;
     if (frozen && !item.digested && !std::exchange(known.told, true)) stored.push_back(item.name);
   }

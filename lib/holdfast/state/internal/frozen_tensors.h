@@ -3,8 +3,8 @@
 // - Only a start that has the same bytes before it loads can resume. So a tensor is recorded by digest only
 //   while its bytes are those that the program had at the first look, in resume(), before a load.
 // - A digest is computed anew only if the tensor may have changed: its object, memory, form or version
-//   (at::Tensor::_version()) is another, or it was not frozen at the last look. Writes through data_ptr(),
-//   .data() or a CUDA graph change none of these; look_again() finds them.
+//   (at::Tensor::_version()) is another, it was not frozen at the last look, or it is a buffer. Writes to a
+//   parameter by data_ptr(), .data() or a CUDA graph leave no trace; look_again() finds them.
 //
 // Errors: those of the tensors' devices. Threads: the training thread.
 #pragma once
