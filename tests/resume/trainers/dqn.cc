@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <random>
 
+#include "holdfast/holdfast.h"  // holdfast
 #include "resume/trainers/trainers.h"
 
 namespace trainers {
@@ -80,8 +81,19 @@ int train_dqn(long updates, const std::string& directory) {
     ring.put(picture, action, reward, game.picture());
     score += 0.02 * (reward - score);
   };
+  holdfast::TrainState state;                                                          // holdfast
+  state.add("net", *net);                                                              // holdfast
+  state.add("target", *target);                                                        // holdfast
+  state.add("optimizer", optimizer);                                                   // holdfast
+  state.value("pictures", std::tie(ring.before, ring.after));                          // holdfast
+  state.value("moves", std::tie(ring.actions, ring.rewards, ring.next, ring.filled));  // holdfast
+  state.value("game", std::tie(game.ball, game.height, game.paddle, game.engine));     // holdfast
+  state.value("player", std::tie(dice, epsilon, score));                               // holdfast
+  holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});       // holdfast
+  checkpointer.resume();                                                               // holdfast
   while (ring.filled < kWarmUp) play();
-  for (long update = 0; update < updates; ++update) {
+  // was: for (long update = 0; update < updates; ++update) {
+  for (long update = state.step(); update < updates; ++update) {
     for (long move = 0; move < kMoves; ++move) play();
     const at::Tensor rows = torch::randint(ring.filled, {kReplayed}, at::kLong);
     const at::Tensor rewards = ring.rewards.index({rows});
@@ -97,13 +109,18 @@ int train_dqn(long updates, const std::string& directory) {
     if (update % kFollow == kFollow - 1) copy_weights(net, target);
     const double value = loss.item<double>();
     std::printf("update %ld loss %.9g epsilon %.4f score %.4f\n", update, value, epsilon, score);
+    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
   }
   torch::save(net, directory + "/net.pt");
-  return 0;
+  // was: return 0;
+  return checkpointer.finish();
 }
 
 }  // namespace
 
-int dqn(long updates, const std::string& directory) { return train_dqn(updates, directory); }
+int dqn(long updates, const std::string& directory) {
+  // was: return train_dqn(updates, directory);
+  return holdfast::run([&] { return train_dqn(updates, directory); });
+}
 
 }  // namespace trainers

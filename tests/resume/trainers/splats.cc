@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/holdfast.h"  // holdfast
 #include "resume/trainers/trainers.h"
 
 namespace trainers {
@@ -173,7 +174,17 @@ int train_splats(long steps, const std::string& directory) {
   long degree = 0;
   std::vector<long> views;
   std::mt19937_64 engine(7);
-  for (long step = 0; step < steps; ++step) {
+  holdfast::TrainState state;                                                     // holdfast
+  state.add("splats", splats, {.may_change_shape = true});                        // holdfast
+  state.add("adam", adam);                                                        // holdfast
+  state.value("seen", std::tie(seen.gradients, seen.times, seen.radii));          // holdfast
+  state.value("views", std::tie(views, engine));                                  // holdfast
+  state.value("degree", degree);                                                  // holdfast
+  state.rates_follow_position();                                                  // holdfast
+  holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});  // holdfast
+  checkpointer.resume();                                                          // holdfast
+  // was: for (long step = 0; step < steps; ++step) {
+  for (long step = state.step(); step < steps; ++step) {
     if (step > 0 && step % kRaise == 0) degree = 1;
     for (long view = 0; views.empty() || view % kViews > 0; ++view) views.push_back(view);
     const auto drawn = views.begin() + long(engine() % views.size());
@@ -190,13 +201,18 @@ int train_splats(long steps, const std::string& directory) {
     if (step % kReset == kReset - 1) reset_opacities(splats, adam);
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g rows %ld\n", step, value, splats["means"].size(0));
+    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
   }
   torch::save(splats.parameters(), directory + "/splats.pt");
-  return 0;
+  // was: return 0;
+  return checkpointer.finish();
 }
 
 }  // namespace
 
-int splats(long steps, const std::string& directory) { return train_splats(steps, directory); }
+int splats(long steps, const std::string& directory) {
+  // was: return train_splats(steps, directory);
+  return holdfast::run([&] { return train_splats(steps, directory); });
+}
 
 }  // namespace trainers

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <random>
 
+#include "holdfast/holdfast.h"  // holdfast
 #include "resume/trainers/trainers.h"
 
 namespace trainers {
@@ -63,6 +64,18 @@ int train_two_phases(long steps, const std::string& directory) {
   long step = 0, calm = 0, stale = 0;
   std::mt19937_64 engine(3);
   at::Tensor points;
+  torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.5).max_iter(4));  // holdfast
+  holdfast::TrainState state;                                                                 // holdfast
+  state.add("net", *net);                                                                     // holdfast
+  state.add("average", *average);                                                             // holdfast
+  state.add("adam", adam);                                                                    // holdfast
+  state.add("lbfgs", lbfgs);                                                                  // holdfast
+  state.value("scale", std::tie(scale, calm));                                                // holdfast
+  state.value("points", std::tie(points, engine));                                            // holdfast
+  state.value("patience", std::tie(best, stale));                                             // holdfast
+  holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});              // holdfast
+  checkpointer.resume();                                                                      // holdfast
+  step = state.step();                                                                        // holdfast
   for (; step < steps && stale < kPatientSteps; ++step) {
     if (step % kRedraw == 0) points = draw(engine);
     adam.zero_grad();
@@ -79,8 +92,11 @@ int train_two_phases(long steps, const std::string& directory) {
     stale = value < best ? 0 : stale + 1;
     best = std::min(best, value);
     std::printf("step %ld loss %.9g scale %g\n", step, value, scale);
+    const holdfast::StepReport report{.loss = value, .skipped = !finite};    // holdfast
+    if (checkpointer.after_step(report).stop) return checkpointer.finish();  // holdfast
   }
-  torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.5).max_iter(4).history_size(6));
+  // was: torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.5).max_iter(4));
+  // was: for (; step < steps; ++step) {
   for (; step < steps; ++step) {
     const at::Tensor loss = lbfgs.step([&] {
       lbfgs.zero_grad();
@@ -91,13 +107,18 @@ int train_two_phases(long steps, const std::string& directory) {
     follow(average, net);
     const double value = loss.item<double>();
     std::printf("step %ld loss %.9g polished\n", step, value);
+    if (checkpointer.after_step({.loss = value}).stop) return checkpointer.finish();  // holdfast
   }
   torch::save(average, directory + "/net.pt");
-  return 0;
+  // was: return 0;
+  return checkpointer.finish();
 }
 
 }  // namespace
 
-int two_phases(long steps, const std::string& directory) { return train_two_phases(steps, directory); }
+int two_phases(long steps, const std::string& directory) {
+  // was: return train_two_phases(steps, directory);
+  return holdfast::run([&] { return train_two_phases(steps, directory); });
+}
 
 }  // namespace trainers

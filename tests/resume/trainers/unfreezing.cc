@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "holdfast/holdfast.h"  // holdfast
 #include "resume/trainers/trainers.h"
 
 namespace trainers {
@@ -57,16 +58,30 @@ int train_unfreezing(long epochs, const std::string& directory) {
   double best = 1e9;
   long bad_epochs = 0;
   std::vector<at::Tensor> best_weights;
-  for (long epoch = 0; epoch < epochs; ++epoch) {
-    if (epoch == kUnfreeze) {
+  long epoch = 0, at = 0;                                                         // holdfast
+  at::Tensor order;                                                               // holdfast
+  holdfast::TrainState state;                                                     // holdfast
+  state.add("net", *net);                                                         // holdfast
+  state.add("optimizer", optimizer, {.may_append_groups = true});                 // holdfast
+  state.value("loop", std::tie(epoch, at, order));                                // holdfast
+  state.value("plateau", std::tie(best, bad_epochs));                             // holdfast
+  state.value("best_weights", best_weights);                                      // holdfast
+  holdfast::Checkpointer checkpointer(state, {.directory = directory + "/run"});  // holdfast
+  checkpointer.resume();                                                          // holdfast
+  // was: for (long epoch = 0; epoch < epochs; ++epoch) {
+  for (; epoch < epochs; ++epoch, at = 0) {
+    // was: if (epoch == kUnfreeze) {
+    if (epoch == kUnfreeze && at == 0) {
       net->freeze(false);
       optimizer.add_param_group(
           {net->trunk->parameters(),
            std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(0.02).momentum(0.9))});
     }
     net->begin_epoch();
-    const at::Tensor order = torch::randperm(kSamples);
-    for (long at = 0; at < kSamples; at += kAtOnce) {
+    // was: const at::Tensor order = torch::randperm(kSamples);
+    if (at == 0) order = torch::randperm(kSamples);
+    // was: for (long at = 0; at < kSamples; at += kAtOnce) {
+    while (at < kSamples) {
       const at::Tensor rows = order.slice(0, at, at + kAtOnce);
       optimizer.zero_grad();
       const at::Tensor loss =
@@ -75,6 +90,8 @@ int train_unfreezing(long epochs, const std::string& directory) {
       optimizer.step();
       const double value = loss.item<double>();
       std::printf("epoch %ld at %ld loss %.9g\n", epoch, at, value);
+      holdfast::StepReport report{.applied = {{epoch, at += kAtOnce}}, .loss = value};  // holdfast
+      if (checkpointer.after_step(report).stop) return checkpointer.finish();           // holdfast
     }
     const double found = validate(net, x.slice(0, kSamples), y.slice(0, kSamples));
     if (found < best) {
@@ -88,11 +105,15 @@ int train_unfreezing(long epochs, const std::string& directory) {
                 optimizer.param_groups()[0].options().get_lr());
   }
   torch::save(best_weights, directory + "/best.pt");
-  return 0;
+  // was: return 0;
+  return checkpointer.finish();
 }
 
 }  // namespace
 
-int unfreezing(long epochs, const std::string& directory) { return train_unfreezing(epochs, directory); }
+int unfreezing(long epochs, const std::string& directory) {
+  // was: return train_unfreezing(epochs, directory);
+  return holdfast::run([&] { return train_unfreezing(epochs, directory); });
+}
 
 }  // namespace trainers
