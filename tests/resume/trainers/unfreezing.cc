@@ -54,7 +54,7 @@ int train_unfreezing(long epochs, const std::string& directory) {
   const at::Tensor y = x.matmul(torch::randn({10, 4})).argmax(1);
   Classifier net;
   net->freeze(true);
-  torch::optim::SGD optimizer(net->head->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  torch::optim::SGD optimizer(net->head->parameters(), torch::optim::SGDOptions(0.3).momentum(0.9));
   double best = 1e9;
   long bad_epochs = 0;
   std::vector<at::Tensor> best_weights;
@@ -75,7 +75,7 @@ int train_unfreezing(long epochs, const std::string& directory) {
       net->freeze(false);
       optimizer.add_param_group(
           {net->trunk->parameters(),
-           std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(0.02).momentum(0.9))});
+           std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(0.05).momentum(0.9))});
     }
     net->begin_epoch();
     // was: const at::Tensor order = torch::randperm(kSamples);
