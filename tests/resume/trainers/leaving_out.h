@@ -1,5 +1,5 @@
-// A TrainState to which chosen parts are not added, as if their line were missing in the trainer.
-// "loop.1" is the second variable of state.value("loop", …). The trainers are compiled with this class in the place of
+// A TrainState to which chosen parts are not added, as if their line were missing in the trainer. "loop.1" is
+// the second variable of state.value("loop", …). The trainers are compiled with this class in the place of
 // TrainState.
 #pragma once
 
