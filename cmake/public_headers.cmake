@@ -14,8 +14,9 @@ set(HOLDFAST_PUBLIC_planning cost_model deadline_planner interval_planner save_p
 set(HOLDFAST_PUBLIC_ledger ledger_reader save_figures)
 set(HOLDFAST_PUBLIC_writing save_handle)
 set(HOLDFAST_PUBLIC_ranks rank_channel)
-set(HOLDFAST_PUBLIC_checkpoint checkpointer checkpointer_options)
-set(HOLDFAST_PUBLIC_state module_state optimizer_state own_optimizer rng_state stateful train_state value)
+set(HOLDFAST_PUBLIC_checkpoint checkpointer checkpointer_options peeked)
+set(HOLDFAST_PUBLIC_state module_options module_state optimizer_state own_optimizer rng_state stateful stored_optimizer
+    train_state value)
 set(HOLDFAST_PUBLIC_precision autocast grad_scaler precision)
 set(HOLDFAST_PUBLIC_optim channels_last clip decay_groups ema fused_adam fused_optimizer fused_sgd fused_step lamb
     make_optimizer rate_plan schedule)

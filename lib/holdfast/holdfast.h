@@ -36,4 +36,5 @@
 #include "holdfast/state/optimizer_state.h"
 #include "holdfast/state/rng_state.h"
 #include "holdfast/state/stateful.h"
+#include "holdfast/state/stored_optimizer.h"
 #include "holdfast/state/train_state.h"

@@ -93,6 +93,14 @@ void Checkpointer::read_ahead() {
   if (!parts_->engine.start.begun() && !parts_->engine.end.over()) parts_->ensemble->read_ahead();
 }
 
+std::optional<Peeked> Checkpointer::peek() {
+  return or_out_of_memory([&] {
+    if (parts_->engine.end.over()) throw UsageError("Checkpointer::peek() after finish()");
+    if (parts_->engine.start.begun()) throw UsageError("Checkpointer::peek() after resume()");
+    return parts_->ensemble->peek();
+  });
+}
+
 Resumed Checkpointer::resume() {
   return or_out_of_memory([&] {
     if (parts_->engine.end.over()) throw UsageError("Checkpointer::resume() after finish()");

@@ -22,6 +22,7 @@
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/export.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/peeked.h"
 #include "holdfast/snapshot/snapshot_source.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/save_handle.h"
@@ -79,6 +80,13 @@ class HOLDFAST_EXPORT Checkpointer {
   // uses only what was verified and still exists. Cost: memory for one state from now on instead of from
   // resume() on. Does nothing with `resume_from`, or while the volume is not mounted. Never throws.
   void read_ahead();
+  // Optional, before resume(): what resume() will take, so that the program can build itself to that form; add
+  // parts and groups afterwards. nullopt: a fresh start. It waits for the mount as resume() does, verifies the
+  // checkpoint, keeps it for resume(), and follows `resume_from`. It changes nothing in the run directory and
+  // claims nothing. So resume() may take a newer one, if another attempt still saves; it then says what does
+  // not fit. With `home`: as docs/changing_state.md#peek says. Ranks: all call it, and get rank 0's answer.
+  // Throws as resume() does, and UsageError after resume().
+  std::optional<Peeked> peek();
   // Checks the directory without writing, claims the next attempt, recovers, loads. Call once, before the
   // loop. Throws RefusedError (78), IoError (74), SupersededError (76), OutOfMemoryError (74).
   Resumed resume();

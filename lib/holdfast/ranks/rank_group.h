@@ -152,6 +152,7 @@ class RankGroup {
 std::unique_ptr<RankGroup> ranks_of(RankChannel* channel, SnapshotSource& source);
 
 // Names of the texts between ranks. A text belongs to its sender, so the names need no rank.
+inline constexpr char kPeeked[] = "peeked";        // from rank 0: the checkpoint that it sees
 inline constexpr char kCandidate[] = "candidate";  // from rank 0: the checkpoint that it would start from
 inline constexpr char kChecked[] = "checked";      // from all: their check of it
 inline constexpr char kVerdict[] = "verdict";      // from rank 0: the result of its resume()

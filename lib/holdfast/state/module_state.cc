@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -46,7 +47,9 @@ class Taker {
  public:
   ModuleInventory inventory;
 
-  void add(const std::string& module, const std::string& dotted, const at::Tensor& tensor, bool buffer) {
+  void add(const NamedModule& part, const std::string& dotted, const at::Tensor& tensor, bool buffer) {
+    const std::string& module = part.name;
+    const bool may_change_shape = part.options.may_change_shape;
     if (dotted.find('/') != std::string::npos || dotted.find('\0') != std::string::npos) {
       throw UsageError("the name '" + printable(dotted) + "' in module '" + module +
                        "' holds '/' or NUL and cannot be stored: register it under another");
@@ -63,14 +66,24 @@ class Taker {
     // Throws for tensors that cannot be stored, before anything is kept.
     static_cast<void>(stored_type(name, tensor, kUnregistered));
     // The first module that registers a shared parameter names its optimizer slots.
-    if (!buffer)
-      inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(), ParameterName{module, dotted});
+    if (!buffer) {
+      const auto known = inventory.parameters.try_emplace(tensor.unsafeGetTensorImpl(),
+                                                          ParameterName{module, dotted, may_change_shape});
+      known.first->second.may_change_shape &= may_change_shape;
+    }
     const auto [first, last] = by_address_.equal_range(address_of(tensor));
     // Two modules may share a tensor; it is stored once and named twice.
     for (auto it = first; it != last; ++it) {
       ModuleTensor& known = inventory.tensors[it->second];
       if (!same_view(known.tensor, tensor)) continue;
       known.buffer |= buffer;
+      // Another shape means new memory, which one of two tensors would not get.
+      if ((may_change_shape || known.may_change_shape) && !known.tensor.is_same(tensor)) {
+        throw UsageError("'" + known.name + "' and '" + name +
+                         "' are two tensors over one memory, so they cannot change their shape together: "
+                         "register one tensor twice, or add the module without may_change_shape");
+      }
+      known.may_change_shape &= may_change_shape;
       inventory.aliases.emplace(std::move(name), known.name);
       return;
     }
@@ -80,7 +93,7 @@ class Taker {
                        "' share memory (expand()?), so they cannot be restored: register a clone() of it");
     }
     by_address_.emplace(address_of(tensor), inventory.tensors.size());
-    inventory.tensors.push_back({std::move(name), tensor, buffer});
+    inventory.tensors.push_back({std::move(name), tensor, buffer, may_change_shape});
   }
 
   // Adds an alias that the module itself does not register.
@@ -132,16 +145,31 @@ void for_each_module(const torch::nn::Module& root, F&& visit) {
 
 ModuleInventory take_inventory(std::span<const NamedModule> modules) {
   Taker taker;
-  for (const auto& [name, module] : modules) {
+  for (const NamedModule& part : modules) {
     // Parameters first: a tensor that is registered as both has its parameter's name in the file.
-    for (const auto& item : module->named_parameters()) taker.add(name, item.key(), item.value(), false);
-    for (const auto& item : module->named_buffers()) taker.add(name, item.key(), item.value(), true);
-    const auto* const others = dynamic_cast<const OtherKeys*>(module);
+    for (const auto& item : part.module->named_parameters()) taker.add(part, item.key(), item.value(), false);
+    for (const auto& item : part.module->named_buffers()) taker.add(part, item.key(), item.value(), true);
+    const auto* const others = dynamic_cast<const OtherKeys*>(part.module);
     if (others == nullptr) continue;
-    for (const TiedKey& tied : others->tied_keys()) taker.tie(name, tied);
+    for (const TiedKey& tied : others->tied_keys()) taker.tie(part.name, tied);
   }
   taker.refuse_overlaps();
   return std::move(taker.inventory);
+}
+
+NewShapes new_shapes(const ModuleInventory& inventory, std::span<const TensorSpec> recorded) {
+  NewShapes shapes;
+  std::unordered_map<std::string_view, const ModuleTensor*> changing;
+  for (const ModuleTensor& item : inventory.tensors) {
+    if (item.may_change_shape) changing.emplace(item.name, &item);
+  }
+  if (changing.empty()) return shapes;
+  for (const TensorSpec& spec : recorded) {
+    const auto found = changing.find(spec.name);
+    if (found == changing.end() || found->second->tensor.sizes() == at::IntArrayRef(spec.shape)) continue;
+    shapes.emplace(found->second->tensor.unsafeGetTensorImpl(), spec.shape);
+  }
+  return shapes;
 }
 
 std::string attribute_of(const std::string& tensor_name, const char* what) {
@@ -156,7 +184,7 @@ void put_module_attributes(std::span<const NamedModule> modules, const ModuleInv
   for (const ModuleTensor& item : inventory.tensors) {
     if (auto strides = unusual_strides(item.tensor)) out.set(attribute_of(item.name, "strides"), *strides);
   }
-  for (const auto& [name, module] : modules) {
+  for (const auto& [name, module, options] : modules) {
     std::vector<std::string> frozen;
     for (const auto& item : module->named_parameters()) {
       // Parameters are listed that are frozen, because usually few or none are.

@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@
 
 #include "holdfast/base/export.h"
 #include "holdfast/snapshot/attributes.h"
+#include "holdfast/snapshot/tensor_spec.h"
+#include "holdfast/state/module_options.h"
 
 namespace torch::nn {
 class Module;
@@ -29,18 +32,21 @@ namespace holdfast { inline namespace v0_2 {
 struct NamedModule {
   std::string name;
   torch::nn::Module* module;
+  ModuleOptions options = {};
 };
 
 struct ModuleTensor {
   std::string name;  // "model/fc.weight"
   at::Tensor tensor;
-  bool buffer = false;  // registered as a buffer under at least one name
+  bool buffer = false;            // registered as a buffer under at least one name
+  bool may_change_shape = false;  // by all modules that register it
 };
 
 // The module that a parameter belongs to, and the parameter's name there.
 struct ParameterName {
   std::string module;
   std::string dotted;
+  bool may_change_shape = false;  // as in ModuleTensor
 };
 
 struct ModuleInventory {
@@ -50,6 +56,10 @@ struct ModuleInventory {
 };
 
 HOLDFAST_EXPORT ModuleInventory take_inventory(std::span<const NamedModule> modules);
+
+// By TensorImpl: the recorded shapes of tensors that may change theirs, where they differ from the present.
+using NewShapes = std::unordered_map<const void*, std::vector<std::int64_t>>;
+HOLDFAST_EXPORT NewShapes new_shapes(const ModuleInventory& inventory, std::span<const TensorSpec> recorded);
 
 HOLDFAST_EXPORT void put_module_attributes(std::span<const NamedModule> modules,
                                            const ModuleInventory& inventory, Attributes& out);

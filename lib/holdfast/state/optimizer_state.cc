@@ -58,8 +58,8 @@ bool depends_on_kernels(Optimizer& optimizer, std::string_view type) {
 
 }  // namespace
 
-OptimizerState::OptimizerState(std::string name, Optimizer& optimizer)
-    : name_(std::move(name)), optimizer_(&optimizer), kind_(kind_of(optimizer)) {
+OptimizerState::OptimizerState(std::string name, Optimizer& optimizer, OptimizerOptions options)
+    : name_(std::move(name)), optimizer_(&optimizer), kind_(kind_of(optimizer)), options_(options) {
   if (kind_ != nullptr) return;
   throw UsageError(
       "optimizer '" + name_ + "' is a " + c10::demangle(typeid(optimizer).name()) +
@@ -83,22 +83,25 @@ std::string OptimizerState::group_prefix(std::size_t group) const {
   return name_ + ".group." + std::to_string(group) + ".";
 }
 
-OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& modules) const {
+OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& modules,
+                                                   const Parameters& appended) const {
   std::set<std::string> owners;
   std::vector<std::vector<const ParameterName*>> found;
-  for (const auto& group : optimizer_->param_groups()) {
+  const auto name = [&](const std::vector<at::Tensor>& parameters) {
     auto& names = found.emplace_back();
-    for (std::size_t i = 0; i < group.params().size(); ++i) {
-      const auto known = modules.parameters.find(group.params()[i].unsafeGetTensorImpl());
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto known = modules.parameters.find(parameters[i].unsafeGetTensorImpl());
       if (known == modules.parameters.end()) {
         throw UsageError("parameter " + std::to_string(i) + " of group " + std::to_string(found.size() - 1) +
-                         " of optimizer '" + name_ + "', of shape " + shape_text(group.params()[i].sizes()) +
+                         " of optimizer '" + name_ + "', of shape " + shape_text(parameters[i].sizes()) +
                          ", belongs to no added module: add the module that registers it first");
       }
       owners.insert(known->second.module);
       names.push_back(&known->second);
     }
-  }
+  };
+  for (const auto& group : optimizer_->param_groups()) name(group.params());
+  for (const auto& parameters : appended) name(parameters);
   Groups groups;
   // Two passes: whether the module's name is needed is known only after all groups.
   for (const auto& names : found) {
@@ -115,7 +118,7 @@ OptimizerState::Groups OptimizerState::group_names(const ModuleInventory& module
 }
 
 OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules) {
-  OptimizerInventory inventory{.parameters = group_names(modules), .slots = {}, .misfits = {}};
+  OptimizerInventory inventory{.parameters = group_names(modules, {}), .slots = {}, .misfits = {}};
   auto& groups = optimizer_->param_groups();
   for (const auto& group : groups) {
     if (dynamic_cast<const SlotsAway*>(&group.options()) == nullptr) continue;
@@ -130,19 +133,23 @@ OptimizerInventory OptimizerState::take_inventory(const ModuleInventory& modules
   for (std::size_t g = chosen_.size(); g < groups.size(); ++g) {
     chosen_.push_back(values_of(*kind_, groups[g].options(), name_));
   }
-  list_slots(inventory);
+  list_slots(modules, inventory);
   for (const SlotTensor& slot : inventory.slots)
     static_cast<void>(stored_type(slot.name, slot.tensor, kNoSlot));
   return inventory;
 }
 
-void OptimizerState::list_slots(OptimizerInventory& inventory) const {
+void OptimizerState::list_slots(const ModuleInventory& modules, OptimizerInventory& inventory) const {
   const Groups& names = inventory.parameters;
+  const auto may_change = [&](const at::Tensor& parameter) {
+    return modules.parameters.at(parameter.unsafeGetTensorImpl()).may_change_shape;
+  };
   std::vector<SlotTensor>& slots = inventory.slots;
   if (kind_->one_state) {
     if (auto* const state = state_of(*optimizer_, internal::first_parameter(*optimizer_), *kind_)) {
       for (const auto& field : internal::lbfgs_fields(static_cast<LBFGSParamState&>(*state))) {
-        slots.push_back({name_ + "/lbfgs/" + field.name, *field.tensor});
+        slots.push_back({name_ + "/lbfgs/" + field.name, *field.tensor,
+                         may_change(internal::first_parameter(*optimizer_))});
       }
     }
     return;
@@ -161,7 +168,7 @@ void OptimizerState::list_slots(OptimizerInventory& inventory) const {
       if (!state || !stored.insert(state).second) continue;
       kind_->slots(*state, [&](const char* slot, const at::Tensor& tensor) {
         if (!tensor.defined()) return;
-        slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor});
+        slots.push_back({name_ + "/" + slot + "/" + names[g][i], tensor, may_change(parameter)});
         if (tensor.sizes() == parameter.sizes()) return;
         inventory.misfits.push_back(slots.back().name + " has the shape " + shape_text(tensor.sizes()) +
                                     ", and its parameter " + shape_text(parameter.sizes()));

@@ -25,6 +25,7 @@
 
 #include "holdfast/base/export.h"
 #include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/state/module_options.h"
 #include "holdfast/state/stateful.h"
 #include "holdfast/state/value.h"
 
@@ -68,7 +69,9 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   TrainState& operator=(const TrainState&) = delete;
 
   void add(const std::string& name, torch::nn::Module& module);
+  void add(const std::string& name, torch::nn::Module& module, const ModuleOptions& options);
   void add(const std::string& name, torch::optim::Optimizer& optimizer);
+  void add(const std::string& name, torch::optim::Optimizer& optimizer, const OptimizerOptions& options);
   // LibTorch's StepLR, or a class of your own derived from its LRScheduler that has no other state: the count
   // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
   // LibTorch hides them. (Schedule in optim/schedule.h compares them.)

@@ -70,13 +70,14 @@ std::string joined(const std::vector<std::string>& texts, std::size_t most) {
   return all;
 }
 
-std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded) {
-  const std::string name = attribute_of(item.name, "strides");
+std::vector<std::int64_t> recorded_strides(const std::string& tensor, at::IntArrayRef shape,
+                                           const Attributes& recorded) {
+  const std::string name = attribute_of(tensor, "strides");
   if (recorded.has(name)) return recorded.get_ints(name);
   // Only unusual strides are recorded, so these are a contiguous tensor's.
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(item.tensor.dim()), 1);
+  std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t i = strides.size(); i-- > 1;) {
-    strides[i - 1] = strides[i] * std::max<std::int64_t>(item.tensor.size(static_cast<std::int64_t>(i)), 1);
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
   }
   return strides;
 }
@@ -115,7 +116,7 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
       return;
     }
     const auto& [other, other_stored] = found->second;
-    if (other->dtype != spec.dtype || other->shape != spec.shape) {
+    if (other->dtype != spec.dtype || (other->shape != spec.shape && !item.may_change_shape)) {
       texts.push_back(name + " is " + type_and_shape(spec) + " here and " + type_and_shape(*other) +
                       " in the checkpoint");
     } else if (stored != other_stored) {
@@ -123,8 +124,8 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
         return target == name ? std::string("a tensor of its own") : "the same tensor as " + target;
       };
       texts.push_back(name + " is " + tie(stored) + " here and " + tie(other_stored) + " in the checkpoint");
-    } else if (strides && name == stored && item.tensor.numel() > 0) {
-      const auto wanted = recorded_strides(item, recorded);
+    } else if (strides && name == stored && item.tensor.numel() > 0 && !item.may_change_shape) {
+      const auto wanted = recorded_strides(item.name, item.tensor.sizes(), recorded);
       // Restoring strides replaces the tensor's memory; a shared one would no longer be shared.
       if (item.tensor.strides() != at::IntArrayRef(wanted) && item.tensor.storage().use_count() > 1) {
         texts.push_back(name + " shares its memory, so its strides " + shape_text(item.tensor.strides()) +
@@ -173,7 +174,9 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   std::erase_if(wanted, [&](const std::string& part) { return state_->may_be_new(part); });
   const Texts& recorded_parts = attributes.get_strings("state.parts");
   append(structure, missing_parts(wanted, recorded_parts, " is not in the checkpoint"));
-  append(structure, missing_parts(recorded_parts, parts, " is in the checkpoint and not added here"));
+  Texts not_added = missing_parts(recorded_parts, parts, " is in the checkpoint and not added here");
+  bool lacks = !not_added.empty();  // the program has not made what the checkpoint has
+  append(structure, std::move(not_added));
   std::set<std::string> unlike;  // parts that differ as a whole, so that comparing their options adds nothing
   for (const Texts* list : {&parts, &recorded_parts}) {
     for (const std::string& part : *list) {
@@ -188,6 +191,7 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
   for (const OptimizerState& part : state_->optimizers) {
     if (unlike.contains(part.name())) continue;
     Texts texts = part.differences(inventory, tensors, attributes);
+    lacks = lacks || part.groups_missing(attributes) > 0;
     if (!texts.empty()) unlike.insert(part.name());
     append(structure, std::move(texts));
   }
@@ -225,8 +229,12 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
       options.push_back(name + " is " + to_text(here) + " here and " + to_text(was) + " in the checkpoint");
     }
   }
+  const auto appended = [&](const std::string& name) {
+    return std::any_of(state_->optimizers.begin(), state_->optimizers.end(),
+                       [&](const OptimizerState& part) { return part.appends(name); });
+  };
   for (const std::string& name : recorded_options) {
-    if (accepted(name) || now.attributes.has(name)) continue;
+    if (accepted(name) || now.attributes.has(name) || appended(name)) continue;
     const Attribute* const there = attributes.find(name);
     options.push_back(name + " was " + (there ? to_text(there->value) : "set") + " and is not set here");
   }
@@ -247,7 +255,12 @@ void TrainState::check(std::span<const TensorSpec> tensors, const Attributes& at
         "may differ, such as \"" +
         last + "\" (in Holdfast's example --override " + last + ")";
   }
-  if (!structure.empty()) message += ". Use the program that wrote it";
+  if (!structure.empty()) {
+    message +=
+        lacks ? ". Make and add before resume() what the checkpoint has (Checkpointer::peek() tells it), or "
+                "use the program that wrote it"
+              : ". Use the program that wrote it";
+  }
   throw RefusedError(message + ", or another directory");
 }
 

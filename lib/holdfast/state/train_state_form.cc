@@ -1,8 +1,12 @@
 // The form with which a run started (state_form.h), and whether the state still has it.
+#include <torch/optim/optimizer.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "holdfast/base/error.h"
 #include "holdfast/state/internal/state_form.h"
@@ -20,8 +24,11 @@ constexpr char kMakeBefore[] =
     "make, register, tie, cast or move it before resume(), also if a later phase is the first to train it "
     "(requires_grad_(false) until then)";
 constexpr char kKeepShape[] =
-    "keep its shape (room for the largest, and a count), or keep it in a component with save() and load() "
-    "(state/stateful.h)";
+    "add its module with {.may_change_shape = true}, keep its shape (room for the largest, and a count), or "
+    "keep it in a component with save() and load() (state/stateful.h)";
+constexpr char kMakeGroup[] =
+    "make the group before resume(), also if a later phase is the first to train it (requires_grad_(false) "
+    "until then), or add the optimizer with {.may_append_groups = true}";
 constexpr char kPutOption[] =
     "an option is compared and never restored: put() what changes (state/stateful.h)";
 constexpr char kKeepSlots[] = "change a slot as its parameter, and keep its class";
@@ -52,7 +59,11 @@ struct Differences {
 
 Described tensors_of(const StateForm& form) {
   Described described;
-  for (const TensorSpec& spec : form.tensors) described[spec.name] = internal::type_and_shape(spec);
+  for (const TensorSpec& spec : form.tensors) {
+    described[spec.name] = form.any_shape.contains(spec.name)
+                               ? std::string(name_of(spec.dtype)) + " of any shape"
+                               : internal::type_and_shape(spec);
+  }
   for (const auto& [name, target] : form.aliases) described[name] = "the same tensor as " + target;
   return described;
 }
@@ -69,6 +80,12 @@ void compare_shapes(const StateForm& form, Described& now, Described& start, Dif
   }
 }
 
+// A load appends the groups that are new.
+bool has_appended(const StateForm::Optimizer& now, const StateForm::Optimizer& then) {
+  return now.may_append_groups && now.groups.size() > then.groups.size() &&
+         std::equal(then.groups.begin(), then.groups.end(), now.groups.begin());
+}
+
 void compare_optimizers(const StateForm& form, const StateForm& start, Differences& out) {
   const auto described = [](const StateForm::Optimizer& optimizer) {
     Described parameters;
@@ -82,12 +99,12 @@ void compare_optimizers(const StateForm& form, const StateForm& start, Differenc
   };
   for (std::size_t i = 0; i < form.optimizers.size(); ++i) {
     const StateForm::Optimizer &now = form.optimizers[i], &then = start.optimizers[i];
-    if (now == then) continue;
+    if (now == then || has_appended(now, then)) continue;
     const std::size_t before = out.texts.size();
     if (now.groups.size() != then.groups.size()) {
       out.add("'" + now.name + "' has " + std::to_string(now.groups.size()) + " parameter groups and had " +
                   std::to_string(then.groups.size()),
-              kMakeBefore);
+              kMakeGroup);
     } else {
       out.compare(described(now), described(then), kMakeBefore);
     }
@@ -95,6 +112,19 @@ void compare_optimizers(const StateForm& form, const StateForm& start, Differenc
       out.add("'" + now.name + "' has its parameters in another order", kMakeBefore);
     }
   }
+}
+
+// With the module's name, which an optimizer's own names have only if it trains several modules.
+std::vector<std::vector<std::string>> full_names(const OptimizerState& part, const ModuleInventory& modules) {
+  std::vector<std::vector<std::string>> groups;
+  for (const auto& group : part.optimizer().param_groups()) {
+    auto& names = groups.emplace_back();
+    for (const at::Tensor& parameter : group.params()) {
+      const ParameterName& name = modules.parameters.at(parameter.unsafeGetTensorImpl());
+      names.push_back(name.module + "/" + name.dotted);
+    }
+  }
+  return groups;
 }
 
 bool same_options(const StateForm& a, const StateForm& b) {
@@ -131,11 +161,18 @@ bool shares_memory(const at::Tensor& tensor) {
 internal::StateForm TrainState::State::form_of(const List& list, const Look& look) const {
   StateForm form;
   form.tensors.reserve(list.modules.tensors.size());
-  for (const ModuleTensor& item : list.modules.tensors)
+  for (const ModuleTensor& item : list.modules.tensors) {
     form.tensors.push_back(spec_of(item.name, item.tensor));
+    if (!item.may_change_shape) continue;
+    form.tensors.back().shape.clear();
+    form.any_shape.insert(item.name);
+  }
   form.aliases = list.modules.aliases;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    form.optimizers.push_back({optimizers[i].name(), list.optimizers[i].parameters});
+    const bool may_append = optimizers[i].may_append_groups();
+    form.optimizers.push_back(
+        {optimizers[i].name(),
+         may_append ? full_names(optimizers[i], list.modules) : list.optimizers[i].parameters, may_append});
   }
   for (const std::string& name : look.options) {
     form.options.emplace_back(name, look.attributes.find(name)->value);
@@ -195,6 +232,7 @@ std::shared_ptr<const void> TrainState::fix_form() {
   const auto list = state.list_tensors();
   auto form = std::make_shared<StateForm>(state.form_of(*list, state.look_at_attributes(*list)));
   for (const ModuleTensor& item : list->modules.tensors) {
+    if (item.may_change_shape) continue;
     if (shares_memory(item.tensor)) form->strides.emplace(item.name, item.tensor.strides().vec());
   }
   state.form = form;

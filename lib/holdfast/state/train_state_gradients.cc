@@ -1,6 +1,7 @@
 // Gradients at a step boundary. Most programs drop them before the next backward pass, and a checkpoint needs
 // none. Those that zero them in place need to know which existed: an optimizer skips a parameter without a
 // gradient, and one with zeros decays. Those that add up over several steps need the values.
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -82,7 +83,7 @@ std::vector<SlotTensor> TrainState::State::carried_gradients(const List& list) c
 }
 
 std::vector<std::pair<at::Tensor, at::Tensor>> TrainState::State::recorded_gradients(
-    const List& list, const Snapshot& snapshot) {
+    const List& list, const Snapshot& snapshot, const std::vector<OptimizerState::Loaded>& slots) {
   std::vector<std::pair<at::Tensor, at::Tensor>> recorded;
   std::set<std::string> present;
   if (snapshot.attributes.has(kPresent)) {
@@ -91,13 +92,22 @@ std::vector<std::pair<at::Tensor, at::Tensor>> TrainState::State::recorded_gradi
   }
   Stager copies;
   std::set<std::size_t> carrying;
-  for_each_trained(owners(), list.modules, gradients,
+  auto owned = owners();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    for (const auto& group : slots[i].appended) owned[i].insert(owned[i].end(), group.begin(), group.end());
+  }
+  const NewShapes reshaped = new_shapes(list.modules, snapshot.layout->tensors());
+  for_each_trained(owned, list.modules, gradients,
                    [&](const std::string& name, const at::Tensor& parameter, std::size_t owner, Fate) {
                      const auto bytes = snapshot.find(kCarried + name);
                      if (bytes) carrying.insert(owner);
                      // A program may have made its gradients itself, or hold them as state.value().
-                     if (!present.contains(name) || (!bytes && parameter.grad().defined())) return;
-                     at::Tensor gradient = at::zeros_like(parameter);
+                     const auto other = reshaped.find(parameter.unsafeGetTensorImpl());
+                     const bool here = parameter.grad().defined() && other == reshaped.end();
+                     if (!present.contains(name) || (!bytes && here)) return;
+                     at::Tensor gradient = other == reshaped.end()
+                                               ? at::zeros_like(parameter)
+                                               : at::zeros(other->second, parameter.options());
                      if (bytes && bytes->size() != gradient.nbytes()) {
                        throw RefusedError("'" + (kCarried + name) + "' has another size than its parameter");
                      }

@@ -62,12 +62,16 @@ void TrainState::State::visit_tensors(
   const auto list = list_tensors();
   const auto still = trained_by(optimizers);
   for (const ModuleTensor& item : list->modules.tensors) {
-    // Buffers may change in forward(), so only trained parameters are late.
-    const bool late = !item.buffer && still.contains(item.tensor.unsafeGetTensorImpl());
+    // Buffers may change in forward(), so only trained parameters are late. Those whose shape changes do that
+    // between two updates.
+    const bool late =
+        !item.buffer && !item.may_change_shape && still.contains(item.tensor.unsafeGetTensorImpl());
     visit(item.name, item.tensor, when(item.name, late));
   }
   for (const OptimizerInventory& optimizer : list->optimizers) {
-    for (const SlotTensor& slot : optimizer.slots) visit(slot.name, slot.tensor, when(slot.name, true));
+    for (const SlotTensor& slot : optimizer.slots) {
+      visit(slot.name, slot.tensor, when(slot.name, !slot.may_change_shape));
+    }
   }
   // The next backward pass adds to them.
   for (const SlotTensor& gradient : carried_gradients(*list)) {

@@ -2,6 +2,7 @@
 // all allocations. Then the components' own load(), whose effects can be undone. After that there are only
 // copies.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
@@ -38,6 +39,36 @@ void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snaps
   stager.run();
 }
 
+// Tensors that need other memory to become what is recorded, each with that memory. `own_layout`: this run has
+// chosen its own memory format, so recorded strides count only with another shape.
+using NewMemory = std::vector<std::pair<at::Tensor, at::Tensor>>;
+NewMemory new_memory(const ModuleInventory& inventory, const Snapshot& snapshot, bool own_layout) {
+  NewMemory memory;
+  const NewShapes reshaped = new_shapes(inventory, snapshot.layout->tensors());
+  for (const ModuleTensor& item : inventory.tensors) {
+    const auto other = reshaped.find(item.tensor.unsafeGetTensorImpl());
+    if (other == reshaped.end() && own_layout) continue;
+    const at::IntArrayRef shape =
+        other == reshaped.end() ? item.tensor.sizes() : at::IntArrayRef(other->second);
+    const auto strides = internal::recorded_strides(item.name, shape, snapshot.attributes);
+    if (!dense_strides(shape, strides)) {
+      if (other != reshaped.end()) memory.emplace_back(item.tensor, at::empty(shape, item.tensor.options()));
+    } else if (other != reshaped.end() || item.tensor.strides() != at::IntArrayRef(strides)) {
+      memory.emplace_back(item.tensor, at::empty_strided(shape, strides, item.tensor.options()));
+    }
+  }
+  return memory;
+}
+
+// The tensors stay the same objects, so that modules and optimizers keep them.
+void give_memory(const NewMemory& memory) {
+  for (const auto& [tensor, fresh] : memory) {
+    // A gradient of the old shape would meet the next backward pass.
+    if (tensor.sizes() != fresh.sizes()) tensor.mutable_grad() = at::Tensor();
+    tensor.set_data(fresh);
+  }
+}
+
 }  // namespace
 
 void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
@@ -57,17 +88,8 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
     static_cast<void>(recorded.get_strings(module.name + ".evaluating"));
   }
   const at::NoGradGuard no_grad;
-  std::vector<std::pair<at::Tensor, at::Tensor>> restrided;  // the tensor and its new memory
   const bool own_layout = state_->own_layout(overrides);
-  for (const ModuleTensor& item : inventory.tensors) {
-    // This run has chosen its own memory format, so the recorded one does not matter.
-    if (own_layout) break;
-    const auto strides = internal::recorded_strides(item, recorded);
-    if (item.tensor.strides() == at::IntArrayRef(strides) || !dense_strides(item.tensor.sizes(), strides))
-      continue;
-    restrided.emplace_back(item.tensor,
-                           at::empty_strided(item.tensor.sizes(), strides, item.tensor.options()));
-  }
+  const NewMemory memory = new_memory(inventory, snapshot, own_layout);
   std::vector<OptimizerState::Loaded> slots;
   for (const OptimizerState& part : state_->optimizers) {
     slots.push_back(part.prepare(inventory, snapshot, own_layout));
@@ -83,7 +105,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   }
   load_components(snapshot);
   // Behind the components, which may hold gradients of their own.
-  const auto gradients = state_->recorded_gradients(*list, snapshot);
+  const auto gradients = state_->recorded_gradients(*list, snapshot, slots);
 
   const bool in_cuda = std::any_of(inventory.tensors.begin(), inventory.tensors.end(),
                                    [](const ModuleTensor& item) { return internal::in_cuda(item.tensor); });
@@ -93,7 +115,7 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   }
   // From here on nothing may fail: see the top of this file.
   state_->held.reset();
-  for (auto& [tensor, memory] : restrided) tensor.set_data(memory);
+  give_memory(memory);
   copy_module_tensors(inventory, snapshot);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
   std::vector<std::string> options = now.options;  // plus options that only the recorded run had
@@ -155,6 +177,8 @@ void TrainState::load_weights(const Snapshot& snapshot) {
     throw RefusedError("refused: the weights do not fit this model: " + internal::joined(texts, 24) +
                        ". Use the model that they were trained with");
   }
+  const at::NoGradGuard no_grad;
+  give_memory(new_memory(inventory, snapshot, true));
   copy_module_tensors(inventory, snapshot);
 }
 

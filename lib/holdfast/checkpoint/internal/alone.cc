@@ -6,6 +6,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/start_peek.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -16,6 +17,12 @@ constexpr Duration kPauseSlice = std::chrono::milliseconds(100);
 constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
 
 }  // namespace
+
+std::optional<Peeked> Alone::peek() {
+  auto head = find_head(engine_.run, engine_.start.wait(), engine_.start.finder());
+  if (!head) return std::nullopt;
+  return peeked_in(*std::move(head));
+}
 
 Resumed Alone::resume() {
   engine_.start.claim(1, {});

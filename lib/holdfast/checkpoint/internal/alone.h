@@ -4,6 +4,9 @@
 // Errors and threads: as Ensemble.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/ensemble.h"
 
@@ -14,6 +17,7 @@ class Alone final : public Ensemble {
   explicit Alone(Engine& engine) : engine_(engine) {}
 
   void read_ahead() override { engine_.start.finder().read_ahead(); }
+  std::optional<Peeked> peek() override;
   Resumed resume() override;
   void at_boundary(Decision& decision) override;
   bool tick() override;

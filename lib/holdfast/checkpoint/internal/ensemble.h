@@ -4,6 +4,7 @@
 // Errors and threads: as the Checkpointer's calls of the same names.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "holdfast/checkpoint/checkpointer.h"
@@ -18,6 +19,7 @@ class Ensemble {
   Ensemble& operator=(const Ensemble&) = delete;
 
   virtual void read_ahead() = 0;
+  virtual std::optional<Peeked> peek() = 0;
   virtual Resumed resume() = 0;
   // after_step() has reached the next boundary: returns the decision.
   virtual void at_boundary(Decision& decision) = 0;

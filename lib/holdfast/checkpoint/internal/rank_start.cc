@@ -10,6 +10,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/start_peek.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/received_file.h"
@@ -72,6 +73,30 @@ void RankStart::follow() {
       },
       [this](const Error& error) { group_.tell(kReady, failure_of(error)); });
   agree_on_bits();
+}
+
+std::optional<Peeked> RankStart::peek(int call) {
+  const std::string text = kPeeked + (" " + std::to_string(call));
+  std::optional<CheckpointHead> head;
+  if (group_.leads()) {
+    telling_errors([&] { head = find_head(run_, engine_.start.wait(), finder()); },
+                   [&](const Error& error) { group_.tell(text.c_str(), failure_of(error)); });
+    group_.tell(text.c_str(), {{"fresh", !head},
+                               {"name", head ? head->name : std::string()},
+                               {"bytes", head ? head->file_bytes : 0},
+                               {"head", head ? head->bytes.size() : 0}});
+  } else {
+    const json told = hear(0, text.c_str(), run_.options.start.mount_wait + kVerdictWait);
+    throw_if_failed(told, 0);
+    if (!told.value("fresh", true)) {
+      head = {.name = told.value("name", std::string()),
+              .file_bytes = told.value("bytes", std::uint64_t{0}),
+              .bytes = std::vector<std::byte>(told.value("head", std::size_t{0}))};
+    }
+  }
+  if (!head) return std::nullopt;
+  group_.channel().broadcast(head->bytes);
+  return peeked_in(*std::move(head));
 }
 
 // Collective.

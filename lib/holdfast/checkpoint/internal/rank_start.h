@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/share_sender.h"
@@ -34,6 +35,8 @@ class RankStart {
   // A failure from here on ends the run on all ranks.
   void let_others_load();
   void follow();
+  // Before the others, for the `call`th time. Collective: what rank 0 would start from.
+  std::optional<Peeked> peek(int call);
 
  private:
   void ask_others(CheckpointStore& store, const Selection& selection, const Start& start);

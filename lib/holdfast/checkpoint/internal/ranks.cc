@@ -36,6 +36,8 @@ void Ranks::read_ahead() {
   if (group_.leads()) engine_.start.finder().read_ahead();
 }
 
+std::optional<Peeked> Ranks::peek() { return RankStart(engine_, group_, rounds_, sender_).peek(++peeks_); }
+
 Resumed Ranks::resume() {
   RankStart start(engine_, group_, rounds_, sender_);
   if (group_.leads()) {

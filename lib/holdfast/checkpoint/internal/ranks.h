@@ -6,6 +6,9 @@
 // Threads: the training thread.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/ensemble.h"
 #include "holdfast/checkpoint/internal/rank_partners.h"
@@ -21,6 +24,7 @@ class Ranks final : public Ensemble {
   Ranks(Engine& engine, RankGroup& group, RankPartners& partners);
 
   void read_ahead() override;
+  std::optional<Peeked> peek() override;
   Resumed resume() override;
   void at_boundary(Decision& decision) override;
   bool tick() override;
@@ -49,6 +53,7 @@ class Ranks final : public Ensemble {
   ShareSender sender_;
   RankVotes votes_;
   RanksEnd end_;
+  int peeks_ = 0;
 };
 
 }}}  // namespace holdfast::v0_2::internal

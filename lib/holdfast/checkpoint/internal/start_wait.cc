@@ -1,6 +1,7 @@
 #include "holdfast/checkpoint/internal/start_wait.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
@@ -9,9 +10,7 @@
 #include "holdfast/interruption/required_sight.h"
 #include "holdfast/interruption/sources.h"
 #include "holdfast/io/volume_probe.h"
-#include "holdfast/mirror/home.h"
 #include "holdfast/mirror/home_record.h"
-#include "holdfast/mirror/pace.h"
 #include "holdfast/mirror/start.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -31,9 +30,8 @@ void StartWait::await_volume() {
   const CheckpointerOptions& options = run_.options;
   if (options.mount.empty()) {
     // The root disk usually ends with the machine, and the checkpoints with it.
-    if (const auto warning = root_file_system_warning(run_.file_system, options.directory)) {
-      log_warning(*warning);
-    }
+    const auto warning = root_file_system_warning(run_.file_system, options.directory);
+    if (warning && !std::exchange(warned_, true)) log_warning(*warning);
     return;
   }
   const MountWait outcome = wait_for_mount(
@@ -54,25 +52,37 @@ void StartWait::await_volume() {
 
 void StartWait::await_home() {
   const CheckpointerOptions& options = run_.options;
-  if (options.start.home.empty()) return;
-  if (const auto prepared = env_text(kEnvMirrorHome)) {
-    const bool here = is_prepared_by(*prepared);
+  if (const auto prepared = env_text(kEnvMirrorHome); prepared && !options.start.home.empty()) {
     log_info("home {}: `holdfast supervise --mirror {}` has prepared {}", options.start.home, *prepared,
-             here ? "this start" : "another run, so this run asks its own home");
-    if (here) return;
+             asks_home() ? "another run, so this run asks its own home" : "this start");
   }
-  // `holdfast::Pace`, because the heartbeat has a Pace as well.
-  holdfast::Pace pace(run_.clock, 0, [this] {
+  if (!asks_home()) return;
+  holdfast::Pace pace = this->pace();
+  const auto home = open(pace);
+  prepare_start_or_go_alone(run_.file_system, run_.verifier, options.directory, *home, pace,
+                            options.start.home_wait,
+                            {.mount = options.mount, .only_ours = !options.start.trust_directory});
+}
+
+bool StartWait::asks_home() const {
+  if (run_.options.start.home.empty()) return false;
+  const auto prepared = env_text(kEnvMirrorHome);
+  return !prepared || !is_prepared_by(*prepared);
+}
+
+// `holdfast::Pace`, because the heartbeat has a Pace as well.
+holdfast::Pace StartWait::pace() const {
+  return holdfast::Pace(run_.clock, 0, [this] {
     if (!run_.outlook.should_stop()) return;
     throw Error("interrupted (" + run_.outlook.reason() + ") while the start waited for " +
                     run_.options.start.home + "; nothing was begun",
                 static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
   });
-  const auto home = open_home({.place = options.start.home, .mount = options.start.home_mount},
-                              run_.file_system, run_.verifier, pace);
-  prepare_start_or_go_alone(run_.file_system, run_.verifier, options.directory, *home, pace,
-                            options.start.home_wait,
-                            {.mount = options.mount, .only_ours = !options.start.trust_directory});
+}
+
+std::unique_ptr<Home> StartWait::open(holdfast::Pace& pace) const {
+  return open_home({.place = run_.options.start.home, .mount = run_.options.start.home_mount},
+                   run_.file_system, run_.verifier, pace);
 }
 
 // A wrapped script may start other runs as well, and each process inherits the variable.

@@ -6,10 +6,13 @@
 // meanwhile. Threads: the training thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/mirror/home.h"
+#include "holdfast/mirror/pace.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
@@ -21,6 +24,11 @@ class StartWait {
   void await_volume();
   // Claims the run in HOME, and fetches its newest checkpoint.
   void await_home();
+  // False: there is no HOME, or `holdfast supervise --mirror` has prepared the directory.
+  bool asks_home() const;
+  // For calls of HOME: a stop ends them.
+  holdfast::Pace pace() const;
+  std::unique_ptr<Home> open(holdfast::Pace& pace) const;
   // Throws IoError if the volume has gone since. Call it before anything is made in the run directory.
   void check_mounted() const;
 
@@ -29,6 +37,7 @@ class StartWait {
 
   Run& run_;
   const std::vector<std::string> required_;  // sources
+  bool warned_ = false;                      // of the root file system
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,9 +23,11 @@ struct StateForm {
   struct Optimizer {
     std::string name;
     std::vector<std::vector<std::string>> groups;  // names of their parameters
+    bool may_append_groups = false;
     bool operator==(const Optimizer&) const = default;
   };
   std::vector<TensorSpec> tensors;             // of modules
+  std::set<std::string> any_shape;             // of these; their shape is left out
   std::map<std::string, std::string> aliases;  // as in ModuleInventory
   std::vector<Optimizer> optimizers;
   std::vector<std::pair<std::string, AttributeValue>> options;

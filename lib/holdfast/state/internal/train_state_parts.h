@@ -62,8 +62,9 @@ struct TrainState::State {
   void look_at_gradients();
   std::vector<SlotTensor> carried_gradients(const List& list) const;
   // What the checkpoint has: for each parameter its new gradient. Also notes which owners carry them.
-  std::vector<std::pair<at::Tensor, at::Tensor>> recorded_gradients(const List& list,
-                                                                    const Snapshot& snapshot);
+  // `slots`: of each optimizer.
+  std::vector<std::pair<at::Tensor, at::Tensor>> recorded_gradients(
+      const List& list, const Snapshot& snapshot, const std::vector<OptimizerState::Loaded>& slots);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
   // Throws UsageError once the form is fixed: `what` comes too late.
   void check_form_is_open(const std::string& what) const;
@@ -129,7 +130,8 @@ std::vector<std::string> module_differences(std::span<const NamedModule> modules
                                             std::span<const TensorSpec> tensors, const Attributes& recorded,
                                             bool strides);
 // The recorded strides, or those of a contiguous tensor if none are recorded.
-std::vector<std::int64_t> recorded_strides(const ModuleTensor& item, const Attributes& recorded);
+std::vector<std::int64_t> recorded_strides(const std::string& tensor, at::IntArrayRef shape,
+                                           const Attributes& recorded);
 
 // "rng/gpu.0", or its older name if the file has only that.
 std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded);
