@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tests/docs/ported.py ROOT: writes the diffs of docs/ported_trainers.md anew from tests/resume/trainers.
+"""tests/docs/ported.py ROOT: writes the diffs of trainers in docs/ anew from tests/resume/trainers.
 tests/docs/ported.py --before SOURCE FILE: writes a trainer as it was before the port.
 
 A trainer's marks say what making it resumable changed:
@@ -11,8 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-MOST_LINES = 15  # that a family may need: added or replaced
-PAGE = "docs/ported_trainers.md"
+MOST_LINES = 20  # that a family may need: added or replaced
+PAGE = "docs/ported_trainers.md"  # names every trainer that no page shows
 ADDED = re.compile(r" *// holdfast$")
 WAS = re.compile(r"^( *)// was: (.*)$")
 FENCE = re.compile(r"(```diff trainer=(\w+)\n)(.*?)(```\n)", re.S)
@@ -50,13 +50,19 @@ def trainers(root):
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cc")) if path.stem != "main"}
 
 
+def pages(root):
+    """The pages that show a trainer: their paths and texts."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(Path(root).glob("docs/*.md"))}
+    return {path: text for path, text in texts.items() if FENCE.search(text)}
+
+
 def check(root, page):
-    """Yields what is wrong with the page's text."""
+    """Yields what is wrong with the text of the pages, one after the other."""
     shown = {name: text for _, name, text, _ in FENCE.findall(page)}
     sources = trainers(root)
     for name in sorted(shown.keys() | sources.keys()):
         if name not in sources:
-            yield f"{PAGE}: no trainer {name}"
+            yield f"docs: no trainer {name}"
             continue
         count = changed(sources[name])
         if count > MOST_LINES:
@@ -65,14 +71,14 @@ def check(root, page):
             if f"trainers/{name}.cc)" not in page:
                 yield f"{PAGE}: neither ```diff trainer={name} nor a link to {name}.cc"
         elif shown[name] != diff(sources[name]):
-            yield f"{PAGE}: the diff of {name} is another; tests/docs/ported.py . writes it anew"
+            yield f"docs: the diff of {name} is another; tests/docs/ported.py . writes it anew"
 
 
 def write(root):
-    page = Path(root) / PAGE
     sources = trainers(root)
-    text = page.read_text(encoding="utf-8")
-    page.write_text(FENCE.sub(lambda fence: fence[1] + diff(sources[fence[2]]) + fence[4], text), encoding="utf-8")
+    for page, text in pages(root).items():
+        anew = FENCE.sub(lambda fence: fence[1] + diff(sources[fence[2]]) + fence[4], text)
+        page.write_text(anew, encoding="utf-8")
     for name, source in sources.items():
         print(f"{name}: {changed(source)} changed lines")
 

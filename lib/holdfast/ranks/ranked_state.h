@@ -47,6 +47,7 @@ class RankedSource final : public SnapshotSource {
   std::shared_ptr<const void> hold_list() override { return source_.hold_list(); }
   std::shared_ptr<const void> fix_form() override { return source_.fix_form(); }
   std::vector<TensorSpec> describe() override;
+  bool may_change_form() const override { return source_.may_change_form(); }
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
   bool on_device() const override { return source_.on_device(); }

@@ -131,6 +131,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   std::shared_ptr<const void> hold_list() override;
   std::shared_ptr<const void> fix_form() override;
   std::vector<TensorSpec> describe() override;
+  bool may_change_form() const override;
   void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
   bool on_device() const override;

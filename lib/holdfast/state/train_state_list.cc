@@ -89,6 +89,13 @@ std::shared_ptr<const void> TrainState::hold_list() {
   return list;
 }
 
+bool TrainState::may_change_form() const {
+  return std::any_of(state_->modules.begin(), state_->modules.end(),
+                     [](const NamedModule& part) { return part.options.may_change_shape; }) ||
+         std::any_of(state_->optimizers.begin(), state_->optimizers.end(),
+                     [](const OptimizerState& part) { return part.may_append_groups(); });
+}
+
 namespace internal {
 
 std::string recorded_name(const NamedGenerator& stream, std::span<const TensorSpec> recorded) {

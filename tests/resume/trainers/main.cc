@@ -1,4 +1,4 @@
-// One small trainer for each family of LibTorch programs, each made resumable in at most 15 lines:
+// One small trainer for each family of LibTorch programs, each made resumable in at most 20 lines:
 //
 //   trainer_families FAMILY RUN_DIRECTORY [EPOCHS [LEFT_OUT…]]
 //
@@ -18,8 +18,17 @@
 int main(int argc, char** argv) {
   using namespace trainers;  // NOLINT(google-build-using-namespace)
   const std::map<std::string, int (*)(long epochs, const std::string& directory)> families = {
-      {"lstm", lstm},   {"gan", gan},       {"gpt", gpt},        {"ppo", ppo},
-      {"lbfgs", lbfgs}, {"frozen", frozen}, {"buffers", buffers}};
+      {"lstm", lstm},
+      {"gan", gan},
+      {"gpt", gpt},
+      {"ppo", ppo},
+      {"lbfgs", lbfgs},
+      {"frozen", frozen},
+      {"buffers", buffers},
+      {"splats", splats},
+      {"dqn", dqn},
+      {"unfreezing", unfreezing},
+      {"two_phases", two_phases}};
   const auto family = families.find(argc > 1 ? argv[1] : "");
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (family == families.end() || argc < 3) {

@@ -16,5 +16,9 @@ int ppo(long updates, const std::string& directory);
 int lbfgs(long steps, const std::string& directory);
 int frozen(long epochs, const std::string& directory);
 int buffers(long steps, const std::string& directory);
+int splats(long steps, const std::string& directory);
+int dqn(long updates, const std::string& directory);
+int unfreezing(long epochs, const std::string& directory);
+int two_phases(long steps, const std::string& directory);
 
 }  // namespace trainers

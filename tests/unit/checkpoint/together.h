@@ -109,6 +109,7 @@ class Together : public testing::Test {
         try {
           one->patient = patient;
           one->step_time = step_time;
+          if (before) before(*one);
           one->resumed = one->checkpointer->resume();
           script(*one);
         } catch (const Error& error) {
@@ -160,6 +161,7 @@ class Together : public testing::Test {
 
   std::unique_ptr<Volume> volume = std::make_unique<Volume>();
   CheckpointerOptions options = volume->options();
+  Script before;  // resume()
   bool patient = true;
   Duration step_time = std::chrono::seconds(2);  // longer than the time between votes: each step votes
   int corrupt_for = -1;

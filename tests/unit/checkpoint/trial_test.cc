@@ -19,6 +19,7 @@ class AskedEnsemble final : public internal::Ensemble {
  public:
   explicit AskedEnsemble(const SnapshotSource& source) : source_(source) {}
   void read_ahead() override {}
+  std::optional<Peeked> peek() override { return std::nullopt; }
   Resumed resume() override { return {}; }
   void at_boundary(Decision& /*decision*/) override {}
   bool tick() override { return false; }

@@ -76,6 +76,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
     group_.channel().call(false);
     if (run_.monitor.pending()) group_.channel().call(true);
     engine_.limit.restore();
+    lay_out_again();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
   if (!decision.stop && engine_.is_last_step(run_.source.data_end())) hold_last_boundary();
@@ -105,6 +106,16 @@ void Ranks::lay_out() {
     writes ? engine_.boundary_saves.lay_out() : run_.stager.check_source();
   } catch (const std::exception& error) {  // the first save will fail for the same reason, and log it
     engine_.saves.unsavable().learn_from(error);
+    log_debug("the file could not be laid out: {}", what_of(error));
+  }
+}
+
+// A file that was laid out for other tensors is one that no rank could share.
+void Ranks::lay_out_again() noexcept {
+  if (!group_.sharing() || !run_.source.may_change_form() || run_.source.needs_others()) return;
+  try {
+    run_.stager.plan_ahead();
+  } catch (const std::exception& error) {  // the next save will fail for the same reason, and log it
     log_debug("the file could not be laid out: {}", what_of(error));
   }
 }
