@@ -121,7 +121,7 @@ RatePlan RatePlan::plateau(const PlateauOptions& options) {
 RatePlan RatePlan::warmup(Length steps, RatePlan after) {
   require(steps.steps >= 0, "a warm-up must not be negative");
   RatePlan plan(Kind::warmup, {{"steps", steps.steps, steps.chosen}});
-  plan.after_.push_back(std::move(after));
+  plan.parts_.push_back(std::move(after));
   return plan;
 }
 
@@ -129,7 +129,16 @@ RatePlan RatePlan::warmup(Length steps, RatePlan after, double start) {
   require(steps.steps >= 0, "a warm-up must not be negative");
   require(start >= 0 && start <= 1, "a warm-up must start between 0 and 1");
   RatePlan plan(Kind::warmup, {{"steps", steps.steps, steps.chosen}, {"start", start}});
-  plan.after_.push_back(std::move(after));
+  plan.parts_.push_back(std::move(after));
+  return plan;
+}
+
+RatePlan RatePlan::product(RatePlan first, RatePlan second) {
+  require(!first.plateau_options() || !second.plateau_options(),
+          "only one factor of a product has a plateau");
+  RatePlan plan(Kind::product, {});
+  plan.parts_.push_back(std::move(first));
+  plan.parts_.push_back(std::move(second));
   return plan;
 }
 
@@ -176,14 +185,19 @@ double RatePlan::factor(std::int64_t t, double plateau) const {
     case Kind::warmup:
       // With a start of 1 / (steps + 1) each step adds the same, the first included.
       if (t < whole(0)) return warmup_start() + (1 - warmup_start()) * share(t, whole(0));
-      return after_.front().factor(t - whole(0), plateau);
+      return parts_.front().factor(t - whole(0), plateau);
+    case Kind::product:
+      return parts_[0].factor(t, plateau) * parts_[1].factor(t, plateau);
   }
   throw Error("a learning-rate plan of an unknown kind");
 }
 
 const PlateauOptions* RatePlan::plateau_options() const {
-  if (kind_ == Kind::warmup) return after_.front().plateau_options();
-  return kind_ == Kind::plateau ? &plateau_ : nullptr;
+  if (kind_ == Kind::plateau) return &plateau_;
+  for (const RatePlan& part : parts_) {
+    if (const PlateauOptions* const found = part.plateau_options()) return found;
+  }
+  return nullptr;
 }
 
 const char* RatePlan::name_of(Kind kind) {
@@ -206,18 +220,26 @@ const char* RatePlan::name_of(Kind kind) {
       return "plateau";
     case Kind::warmup:
       return "warmup";
+    case Kind::product:
+      return "product";
   }
   throw Error("a learning-rate plan of an unknown kind");
 }
 
 std::string RatePlan::text() const {
+  if (kind_ == Kind::product) return "(" + parts_[0].text() + " * " + parts_[1].text() + ")";
   std::string text = name_of(kind_);
   for (std::size_t i = 0; i < numbers_.size(); ++i) {
     text += (i == 0 ? "(" : ", ") + (numbers_[i].name + ("=" + to_text(numbers_[i].value)));
   }
   text += ")";
-  for (const RatePlan& plan : after_) text += " " + plan.text();
+  for (const RatePlan& part : parts_) text += " " + part.text();
   return text;
+}
+
+std::string RatePlan::prefix_of_part(std::size_t i, const std::string& prefix) const {
+  if (kind_ == Kind::warmup) return prefix + "after.";
+  return prefix + (i == 0 ? "first." : "second.");
 }
 
 void RatePlan::save(StateWriter& out, const std::string& prefix) const {
@@ -227,7 +249,7 @@ void RatePlan::save(StateWriter& out, const std::string& prefix) const {
     // Lengths that nobody chose follow from the run's length, which may change on resume.
     number.chosen ? out.option(name, number.value) : out.put(name, number.value);
   }
-  for (const RatePlan& plan : after_) plan.save(out, prefix + "after.");
+  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].save(out, prefix_of_part(i, prefix));
 }
 
 void RatePlan::load(const StateReader& in, const std::string& prefix) {
@@ -243,7 +265,7 @@ void RatePlan::load(const StateReader& in, const std::string& prefix) {
     }
     number.value = steps;
   }
-  for (RatePlan& plan : after_) plan.load(in, prefix + "after.");
+  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].load(in, prefix_of_part(i, prefix));
 }
 
 }}  // namespace holdfast::v0_2

@@ -94,6 +94,9 @@ class HOLDFAST_EXPORT RatePlan {
   // rate.
   static RatePlan warmup(Length steps, RatePlan after);
   static RatePlan warmup(Length steps, RatePlan after, double start);
+  // factor = factor of `first` times factor of `second`, such as a plateau and steps. UsageError if both have
+  // a plateau.
+  static RatePlan product(RatePlan first, RatePlan second);
 
   // Requires step >= 0. `plateau`: the present factor of the plan's plateau, if it has one.
   double factor(std::int64_t step, double plateau = 1) const;
@@ -106,7 +109,18 @@ class HOLDFAST_EXPORT RatePlan {
   void load(const StateReader& in, const std::string& prefix);
 
  private:
-  enum class Kind { constant, step, multi_step, linear, cosine, one_cycle, polynomial, plateau, warmup };
+  enum class Kind {
+    constant,
+    step,
+    multi_step,
+    linear,
+    cosine,
+    one_cycle,
+    polynomial,
+    plateau,
+    warmup,
+    product
+  };
   struct Number {
     const char* name;
     AttributeValue value;
@@ -114,6 +128,7 @@ class HOLDFAST_EXPORT RatePlan {
   };
   RatePlan(Kind kind, std::vector<Number> numbers) : kind_(kind), numbers_(std::move(numbers)) {}
   double warmup_start() const;
+  std::string prefix_of_part(std::size_t i, const std::string& prefix) const;
   static const char* name_of(Kind kind);
   double real(std::size_t index) const { return std::get<double>(numbers_[index].value); }
   std::int64_t whole(std::size_t index) const { return std::get<std::int64_t>(numbers_[index].value); }
@@ -121,7 +136,7 @@ class HOLDFAST_EXPORT RatePlan {
   Kind kind_;
   std::vector<Number> numbers_;
   PlateauOptions plateau_;       // for kind plateau
-  std::vector<RatePlan> after_;  // for kind warmup: one plan
+  std::vector<RatePlan> parts_;  // of kind warmup: what comes after; of kind product: its two factors
 };
 
 }}  // namespace holdfast::v0_2

@@ -9,9 +9,16 @@
 namespace holdfast { inline namespace v0_2 {
 
 Schedule::Schedule(torch::optim::Optimizer& optimizer, RatePlan plan)
-    : optimizer_(&optimizer), plan_(std::move(plan)) {
+    : Schedule(optimizer, std::vector{std::move(plan)}, false) {}
+
+Schedule::Schedule(torch::optim::Optimizer& optimizer, std::vector<RatePlan> plans)
+    : Schedule(optimizer, std::move(plans), true) {}
+
+Schedule::Schedule(torch::optim::Optimizer& optimizer, std::vector<RatePlan> plans, bool for_each_group)
+    : optimizer_(&optimizer), for_each_group_(for_each_group) {
   if (optimizer.param_groups().empty())
     throw UsageError("the optimizer has no parameter groups to set a rate of");
+  for (RatePlan& plan : plans) plans_.push_back({std::move(plan), {}});
   // The optimizer has its base rate until then, and the first step may want another.
   apply(0);
 }
@@ -26,23 +33,38 @@ std::vector<double> Schedule::bases() const {
   return bases;
 }
 
-double Schedule::factor() const { return plan_.factor(position_, plateau_.factor); }
+std::string Schedule::prefix(std::size_t plan) const {
+  return for_each_group_ ? "group" + std::to_string(plan) + "." : "";
+}
 
 double Schedule::apply(std::int64_t step) {
   if (step < 0) throw UsageError("a schedule has no step " + std::to_string(step));
+  auto& groups = optimizer_->param_groups();
+  if (for_each_group_ && groups.size() > plans_.size()) {
+    throw UsageError("the optimizer has " + std::to_string(groups.size()) +
+                     " parameter groups and the schedule " + std::to_string(plans_.size()) +
+                     " plans: give each group one");
+  }
   bases_ = bases();
   position_ = step;
-  const double now = factor();
-  auto& groups = optimizer_->param_groups();
-  // Always base times factor, never the last rate times something: no rounding adds up.
-  for (std::size_t g = 0; g < groups.size(); ++g) groups[g].options().set_lr(bases_[g] * now);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const Planned& of_group = plans_[for_each_group_ ? g : 0];
+    // Always base times factor, never the last rate times something: no rounding adds up.
+    groups[g].options().set_lr(bases_[g] * of_group.plan.factor(position_, of_group.plateau.factor));
+  }
   return learning_rate();
 }
 
 void Schedule::observe(double metric) {
-  const PlateauOptions* const options = plan_.plateau_options();
-  if (!options) throw UsageError("only a plan with a plateau observes a metric; this one is " + plan_.text());
-  plateau_ = holdfast::observe(*options, plateau_, metric);
+  bool observed = false;
+  for (Planned& planned : plans_) {
+    if (const PlateauOptions* const options = planned.plan.plateau_options()) {
+      planned.plateau = holdfast::observe(*options, planned.plateau, metric);
+      observed = true;
+    }
+  }
+  if (!observed)
+    throw UsageError("only a plan with a plateau observes a metric; this one is " + plan().text());
   // The new factor counts at once, at the same position.
   apply(position_);
 }
@@ -52,34 +74,38 @@ double Schedule::learning_rate() const { return optimizer_->param_groups().front
 void Schedule::save(StateWriter& out) const {
   // The bases as an option: another learning rate must be accepted by the user.
   out.option("lr", bases());
-  plan_.save(out, "");
+  for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].plan.save(out, prefix(i));
   out.put("position", position_);
-  // Other plans have no such state, and their checkpoints keep their bytes.
-  if (!plan_.plateau_options()) return;
-  out.put("plateau.best", plateau_.best);
-  out.put("plateau.seen", plateau_.seen);
-  out.put("plateau.bad", plateau_.bad);
-  out.put("plateau.cooling", plateau_.cooling);
-  out.put("plateau.now", plateau_.factor);
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    // Other plans have no such state.
+    if (!plans_[i].plan.plateau_options()) continue;
+    const std::string plateau = prefix(i) + "plateau.";
+    out.put(plateau + "best", plans_[i].plateau.best);
+    out.put(plateau + "seen", plans_[i].plateau.seen);
+    out.put(plateau + "bad", plans_[i].plateau.bad);
+    out.put(plateau + "cooling", plans_[i].plateau.cooling);
+    out.put(plateau + "now", plans_[i].plateau.factor);
+  }
 }
 
 void Schedule::load(const StateReader& in) {
-  RatePlan plan = plan_;
-  plan.load(in, "");
-  PlateauState plateau;
-  if (plan.plateau_options()) {
-    plateau = {.best = in.get_double("plateau.best"),
-               .seen = in.get_bool("plateau.seen"),
-               .bad = in.get_int("plateau.bad"),
-               .cooling = in.get_int("plateau.cooling"),
-               .factor = in.get_double("plateau.now")};
+  std::vector<Planned> plans = plans_;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    plans[i].plan.load(in, prefix(i));
+    plans[i].plateau = {};
+    if (!plans[i].plan.plateau_options()) continue;
+    const std::string plateau = prefix(i) + "plateau.";
+    plans[i].plateau = {.best = in.get_double(plateau + "best"),
+                        .seen = in.get_bool(plateau + "seen"),
+                        .bad = in.get_int(plateau + "bad"),
+                        .cooling = in.get_int(plateau + "cooling"),
+                        .factor = in.get_double(plateau + "now")};
   }
   const std::int64_t position = in.get_int("position");
   if (position < 0)
     throw RefusedError("the recorded position of the schedule is " + std::to_string(position));
   // Everything was read and checked: the schedule changes only now.
-  plan_ = std::move(plan);
-  plateau_ = plateau;
+  plans_ = std::move(plans);
   apply(position);
 }
 

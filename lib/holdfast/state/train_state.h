@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "holdfast/base/export.h"
@@ -47,11 +48,14 @@ class ReduceLROnPlateauScheduler;
 
 namespace holdfast { inline namespace v0_2 {
 
-// Classes of LibTorch whose state no checkpoint can hold.
+template <class T, class... Bases>
+concept PointsToOneOf = (std::is_convertible_v<T*, Bases*> || ...);
+// No add() is for it: neither a class of LibTorch that add() knows, nor a class with save() and load().
 template <class T>
-concept HidesState =
-    !Stateful<T> && (std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler> ||
-                     std::derived_from<T, torch::data::samplers::Sampler<std::vector<std::size_t>>>);
+concept NoPart =
+    !Stateful<T> && !PointsToOneOf<T, torch::nn::Module, torch::optim::Optimizer, torch::optim::LRScheduler,
+                                   torch::optim::ReduceLROnPlateauScheduler,
+                                   torch::data::samplers::Sampler<std::vector<std::size_t>>>;
 
 // Errors in detail:
 // - add(): UsageError for a name that is taken or cannot be stored, an optimizer with parameters of no added
@@ -77,18 +81,24 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
   // LibTorch hides them. (Schedule in optim/schedule.h compares them.)
   void add(const std::string& name, torch::optim::LRScheduler& schedule);
-  // Does not compile, and the message says what to write.
-  template <HidesState T>
-  void add(const std::string&, T&) {
-    static_assert(!std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler>,
-                  "LibTorch hides what a ReduceLROnPlateauScheduler has counted: use holdfast::Schedule "
+  // These do not compile, and the compiler says in one line what to write. (Of a function that is `= delete` it
+  // says only that it is deleted.)
+  __attribute__((
+      unavailable("LibTorch hides what a ReduceLROnPlateauScheduler has counted: use holdfast::Schedule "
                   "schedule(optimizer, holdfast::RatePlan::plateau()), schedule.observe(metric) instead of "
-                  "step(metric), and state.add(name, schedule)");
-    static_assert(
-        std::derived_from<T, torch::optim::ReduceLROnPlateauScheduler>,
-        "a sampler knows what was drawn, ahead of the training: use holdfast::EpochOrder order(size, "
-        "seed), holdfast::TorchSampler(order) in make_data_loader, and state.add(name, order)");
-  }
+                  "step(metric), and state.add(name, schedule)"))) void
+  add(const std::string&, torch::optim::ReduceLROnPlateauScheduler&);
+  __attribute__((unavailable(
+      "a sampler knows what was drawn, ahead of the training: use holdfast::EpochOrder order(size, "
+      "seed), holdfast::TorchSampler(order) in make_data_loader, and state.add(name, order)"))) void
+  add(const std::string&, torch::data::samplers::Sampler<std::vector<std::size_t>>&);
+  template <class T>
+  requires NoPart<std::remove_cvref_t<T>>
+  __attribute__((unavailable(
+      "this is no part of a state: use *net for a module's holder, state.value(name, variable) for a "
+      "variable, state.add_generator(name, generator) for a generator, or give the class save() and load() "
+      "(holdfast/state/stateful.h)"))) void
+  add(const std::string&, T&&);
   void add_generator(const std::string& name, at::Generator& generator);
   template <Stateful T>
   void add(const std::string& name, T& component);

@@ -99,6 +99,21 @@ TEST(RatePlan, PolynomialOfBertLarge) {
   EXPECT_THROW(RatePlan::polynomial(5, 0.5, 0), UsageError);
 }
 
+// ChainedScheduler of StepLR(step_size=3, gamma=0.5) and LinearLR(start_factor=0.25, total_iters=4).
+TEST(RatePlan, AProductMultipliesItsFactors) {
+  const RatePlan plan = RatePlan::product(RatePlan::step(3, 0.5), RatePlan::linear(4, 0.25, 1));
+  expect_rows(plan, {{0, 0.25}, {2, 0.625}, {3, 0.40625}, {4, 0.5}, {6, 0.25}});
+  EXPECT_EQ(plan.text(), "(step(every=3, gamma=0.5) * linear(steps=4, from=0.25, to=1))");
+  EXPECT_EQ(plan.plateau_options(), nullptr);
+
+  const RatePlan reduced = RatePlan::product(RatePlan::step(3, 0.5), RatePlan::plateau({.patience = 4}));
+  ASSERT_NE(reduced.plateau_options(), nullptr);
+  EXPECT_EQ(reduced.plateau_options()->patience, 4);
+  EXPECT_EQ(reduced.factor(3, 0.1), 0.05);
+  EXPECT_EQ(RatePlan::warmup(2, reduced).factor(5, 0.1), 0.05);
+  EXPECT_THROW(RatePlan::product(RatePlan::warmup(2, reduced), RatePlan::plateau()), UsageError);
+}
+
 TEST(RatePlan, IsAPureFunction) {
   const RatePlan plan = RatePlan::warmup(7, RatePlan::one_cycle(100));
   std::vector<double> up, down;
@@ -234,6 +249,73 @@ TEST_F(ScheduleTest, GoesOnWhereItWasSaved) {
     after.observe(metric);
     for (const std::size_t group : {0, 1}) EXPECT_EQ(rate(first, group), rate(second, group));
   }
+}
+
+TEST_F(ScheduleTest, AProductOfAPlateauAndStepsGoesOnWhereItWasSaved) {
+  auto first = make(), second = make();
+  const RatePlan plan =
+      RatePlan::product(RatePlan::plateau({.factor = 0.5, .patience = 0}), RatePlan::step(2, 0.1));
+  Schedule before(first, plan), after(second, plan);
+  before.apply(3);
+  for (const double metric : {1.0, 2.0, 3.0}) before.observe(metric);
+  EXPECT_DOUBLE_EQ(rate(first, 0), 0.1 * 0.25 * 0.1);
+
+  holdfast_test::MemoryState memory;
+  before.save(memory);
+  for (const char* name : {"kind", "first.kind", "first.plateau.patience", "second.step.every"}) {
+    EXPECT_TRUE(memory.options.contains(name)) << name;
+  }
+  after.load(memory);
+  EXPECT_EQ(rate(first, 0), rate(second, 0));
+  before.observe(4);
+  after.observe(4);
+  before.step();
+  after.step();
+  EXPECT_EQ(rate(first, 1), rate(second, 1));
+}
+
+TEST_F(ScheduleTest, EachGroupFollowsItsOwnPlan) {
+  auto first = make(), second = make();
+  const std::vector<RatePlan> plans = {RatePlan::step(2, 0.5),
+                                       RatePlan::plateau({.factor = 0.1, .patience = 0})};
+  Schedule before(first, plans), after(second, plans);
+  before.apply(2);
+  EXPECT_EQ(rate(first, 0), 0.05);
+  EXPECT_EQ(rate(first, 1), 0.01);
+  for (const double metric : {1.0, 2.0}) before.observe(metric);
+  EXPECT_EQ(rate(first, 0), 0.05);
+  EXPECT_DOUBLE_EQ(rate(first, 1), 0.001);
+
+  holdfast_test::MemoryState memory;
+  before.save(memory);
+  for (const char* name : {"group0.kind", "group0.step.every", "group1.plateau.patience"}) {
+    EXPECT_TRUE(memory.options.contains(name)) << name;
+  }
+  after.load(memory);
+  for (const std::size_t group : {0, 1}) EXPECT_EQ(rate(first, group), rate(second, group));
+
+  torch::optim::OptimizerParamGroup third(std::vector<at::Tensor>{at::ones({1}).set_requires_grad(true)},
+                                          std::make_unique<torch::optim::SGDOptions>(1.0));
+  first.add_param_group(third);
+  try {
+    before.step();
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("3 parameter groups and the schedule 2 plans"));
+  }
+}
+
+// Each has the plateau's own count.
+TEST_F(ScheduleTest, TwoGroupsMayHaveAPlateauEach) {
+  auto optimizer = make();
+  Schedule schedule(optimizer, std::vector{RatePlan::plateau({.factor = 0.5, .patience = 0}),
+                                           RatePlan::plateau({.factor = 0.5, .patience = 1})});
+  for (const double metric : {1.0, 2.0}) schedule.observe(metric);
+  EXPECT_EQ(rate(optimizer, 0), 0.05);
+  EXPECT_EQ(rate(optimizer, 1), 0.01);
+  schedule.observe(2);
+  EXPECT_EQ(rate(optimizer, 0), 0.025);
+  EXPECT_EQ(rate(optimizer, 1), 0.005);
 }
 
 TEST_F(ScheduleTest, DerivedLengthsAreKeptAcrossResumes) {
