@@ -11,6 +11,7 @@
 #include "holdfast/cli/color.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/fleet_report.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/limited_read.h"
 #include "holdfast/cli/run_view.h"
@@ -23,7 +24,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Duration kPatienceWithVolume = std::chrono::seconds(2);  // with a volume that hangs
+constexpr Duration kPatienceWithRuns = std::chrono::seconds(30);   // the same, for all ledgers of many runs
 constexpr Duration kRedrawScreen = std::chrono::seconds(1);        // at a terminal
+constexpr Duration kRedrawRuns = std::chrono::seconds(5);          // each run tells its step every 10 s
 constexpr Duration kLineInterval = std::chrono::seconds(10);  // elsewhere, while nothing important changes
 
 struct StatusRequest {
@@ -33,6 +36,8 @@ struct StatusRequest {
   std::string color = "auto";
   bool json = false;
   bool watch = false;
+  bool all = false;
+  std::string sort;
 };
 
 // With the members that every report has, so that no reader needs a case of its own for it.
@@ -51,20 +56,24 @@ class Look {
   explicit Look(const StatusRequest& options) : options_(options) {
     limits_.max_age = duration_of("--max-age", options.max_age);
     if (!options.max_unsaved.empty()) limits_.max_unsaved = duration_of("--max-unsaved", options.max_unsaved);
+    sort_ = parse_sort(options.sort);
   }
 
   Json take() {
     constexpr auto kUnreadable = static_cast<int>(ExitCode::unreadable);
-    const auto text = reading_.run(kPatienceWithVolume, [this]() -> std::string {
+    const Duration patience = options_.all ? kPatienceWithRuns : kPatienceWithVolume;
+    const auto text = reading_.run(patience, [this]() -> std::string {
       try {
-        return dump_json(status_report(look_at_run(options_.directory), limits_));
+        return dump_json(options_.all ? fleet_report(options_.directory, limits_, sort_)
+                                      : status_report(look_at_run(options_.directory), limits_));
       } catch (const std::exception& error) {
         // An exception must not leave the child: it would look like a process that died, without a reason.
         return dump_json(trouble(options_, "unreadable", what_of(error), kUnreadable));
       }
     });
     if (!text) {
-      return trouble(options_, "hangs", "the directory has not answered for 2s: its volume hangs",
+      return trouble(options_, "hangs",
+                     "the directory has not answered for " + format_duration(patience) + ": its volume hangs",
                      kUnreadable);
     }
     Json report = Json::parse(*text, nullptr, false);
@@ -75,6 +84,7 @@ class Look {
  private:
   const StatusRequest& options_;
   StatusLimits limits_;
+  SortBy sort_;
   LimitedRead reading_;
 };
 
@@ -92,21 +102,29 @@ Terminal terminal() {
   return {.width = size.ws_col, .height = size.ws_row};
 }
 
-void print_screen(const Json& report, const Paint& paint) {
-  const std::size_t width = isatty(STDOUT_FILENO) == 1 ? terminal().width : Terminal{}.width;
-  for (const std::string& line : status_screen(report, paint, width)) std::cout << line << '\n';
+std::vector<std::string> lines_for(const StatusRequest& options, const Json& report, std::size_t width) {
+  if (!options.all) return status_screen(report, paint_for(options.color), width);
+  std::vector<std::string> lines = fleet_screen(report);
+  for (std::string& line : lines) line = cut_to_width(line, width);
+  return lines;
+}
+
+void print_screen(const StatusRequest& options, const Json& report) {
+  const bool cut = isatty(STDOUT_FILENO) == 1 && !options.all;  // a table is read by wrapping, too
+  const std::size_t width = cut ? terminal().width : Terminal{}.width;
+  for (const std::string& line : lines_for(options, report, width)) std::cout << line << '\n';
 }
 
 // Overwrites the screen before it in place: each line is drawn over the old one, and only then the rest of it
 // is erased. One write shows all, so nothing flickers, and the last screen stays when the user leaves.
 class Redrawn {
  public:
-  explicit Redrawn(Paint paint) : paint_(paint) {}
+  explicit Redrawn(const StatusRequest& options) : options_(options) {}
 
   void draw(const Json& report) {
     const Terminal size = terminal();
     // A line that fills the last column makes some terminals wrap.
-    auto lines = status_screen(report, paint_, size.width - 1);
+    auto lines = lines_for(options_, report, size.width - 1);
     // A screen as high as the terminal would scroll, and the next one would begin at the wrong line.
     if (lines.size() >= size.height) lines.resize(size.height - 1);
     std::string text;
@@ -118,24 +136,36 @@ class Redrawn {
   }
 
  private:
-  const Paint paint_;
+  const StatusRequest& options_;
   std::size_t drawn_ = 0;
 };
 
 bool is_final(const Json& report) {
+  if (report.contains("runs")) return fleet_is_final(report);
   // An interrupted or failed run is not final: its next attempt may begin at any moment.
   return report.at("verdict") == "complete" || report.at("verdict") == "refused";
+}
+
+// What must be told at once.
+std::string news_in(const Json& report) {
+  if (report.contains("total")) return report.at("total").at("verdicts").dump();
+  return report.at("verdict").get<std::string>() + report.at("phase").get<std::string>();
+}
+
+std::string line_for(const StatusRequest& options, const Json& report) {
+  if (options.json) return dump_json(report, -1);
+  return options.all ? fleet_line(report) : status_line(report);
 }
 
 int watch(const StatusRequest& options) {
   Look look(options);
   const bool redraws = isatty(STDOUT_FILENO) == 1 && !options.json;
-  Redrawn screen(paint_for(options.color));
+  Redrawn screen(options);
   std::string told;
   SteadyTime next_line{};
   while (true) {
     const Json report = look.take();
-    const std::string news = report.at("verdict").get<std::string>() + report.at("phase").get<std::string>();
+    const std::string news = news_in(report);
     const SteadyTime now = Clock::real().now();
     if (redraws) {
       screen.draw(report);
@@ -143,21 +173,22 @@ int watch(const StatusRequest& options) {
       told = news;
       next_line = now + kLineInterval;
       // Flushed at once, because the reader of a pipe waits for this line.
-      std::cout << (options.json ? dump_json(report, -1) : status_line(report)) << std::endl;
+      std::cout << line_for(options, report) << std::endl;
     }
     // The reader is gone, or nothing can change any more.
     if (!std::cout || is_final(report)) return code_of(report);
-    Clock::real().sleep_for(kRedrawScreen);
+    Clock::real().sleep_for(options.all ? kRedrawRuns : kRedrawScreen);
   }
 }
 
 int run_status(const StatusRequest& options) {
+  if (!options.sort.empty() && !options.all) throw UsageError("--sort needs --all: one run is one row");
   if (options.watch) return watch(options);
   const Json report = Look(options).take();
   if (options.json) {
     print_json(report);
   } else {
-    print_screen(report, paint_for(options.color));
+    print_screen(options, report);
   }
   return code_of(report);
 }
@@ -170,10 +201,15 @@ Exit code: 0 healthy or complete; 1 needs a look: no sign of life or no new step
 its saves fail, it ended with an error, or nobody has trained there; 2 the directory cannot be read, or hangs; 75 interrupted,
 resumable; 78 refused: the newest attempt was, or the next start would be.
 
+With --all: a row for each folder of DIR in which somebody has trained, and a last row that adds up. Exit code: that
+of the worst verdict, in the order 0, 75, 1, 2, 78. A metric is best if it is high; by their names, losses, errors,
+perplexities and times if they are low. The columns are explained in docs/sweeps.md.
+
 Until the next attempt has claimed the directory, the answer is about the one before it.
 
 Examples:
   holdfast status /mnt/ckpt/run1 --watch
+  holdfast status --all /mnt/ckpt --sort test_accuracy
   holdfast status /mnt/ckpt/run1 --max-age 15m >/dev/null || alert
 
 For a probe that restarts the training, add --max-unsaved 0s: a full disk is no reason to lose what memory holds.)";
@@ -199,6 +235,12 @@ void add_status(CLI::App& app, Command& chosen) {
       "look again every second until the run is complete or refused; elsewhere than at a terminal "
       "print a line every 10 s, and when something changes");
   command->add_flag("--json", options->json, "print one JSON object; with --watch one a line");
+  command->add_flag("--all", options->all,
+                    "DIR is the root of a sweep: a table with a row for each run directory in it");
+  command
+      ->add_option("--sort", options->sort,
+                   "with --all: the best run by this metric first; NAME:min or NAME:max names what is best")
+      ->type_name("METRIC");
   add_color(*command, options->color);
   command->footer(kStatusFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_status(*options); }; });

@@ -12,6 +12,17 @@
 #include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 {
+
+std::string cut_to_width(const std::string& text, std::size_t width) {
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    // The later bytes of one UTF-8 character.
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;
+    if (characters++ == width) return text.substr(0, at);
+  }
+  return text;
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -63,16 +74,6 @@ void add(std::string& text, const std::string& more) {
   if (more.empty()) return;
   if (!text.empty()) text += ", ";
   text += more;
-}
-
-std::string cut(const std::string& text, std::size_t width) {
-  std::size_t characters = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    // The later bytes of one UTF-8 character.
-    if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;
-    if (characters++ == width) return text.substr(0, at);
-  }
-  return text;
 }
 
 std::string step_text(const Json& report) {
@@ -204,9 +205,10 @@ class Screen {
         label + std::string(kLabelWidth - std::min(label.size(), kLabelWidth - 1), ' ');
     // A terminal that is narrower than the labels shows none of such rows.
     if (width_ <= padded.size()) return;
-    lines_.push_back(paint_(Color::label, padded) + paint_(color, cut(text, width_ - padded.size())));
+    lines_.push_back(paint_(Color::label, padded) +
+                     paint_(color, cut_to_width(text, width_ - padded.size())));
   }
-  void line(const std::string& text) { lines_.push_back(cut(text, width_)); }
+  void line(const std::string& text) { lines_.push_back(cut_to_width(text, width_)); }
   std::vector<std::string> take() { return std::move(lines_); }
 
  private:
