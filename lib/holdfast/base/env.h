@@ -92,6 +92,8 @@ inline constexpr EnvVariable kEnvSilence{
     "time without a sign of life after which a rank counts as lost, the same in all processes (default 6s)"};
 inline constexpr EnvVariable kEnvLaunchSocket{
     "HOLDFAST_LAUNCH_SOCKET", "rank 0's socket that listens on MASTER_PORT, by holdfast launch"};
+inline constexpr EnvVariable kEnvJobSecret{"HOLDFAST_JOB_SECRET",
+                                           "of 0.1; has no effect, and rank 0 says so"};
 inline constexpr EnvVariable kEnvOpenMpiRank{"OMPI_COMM_WORLD_RANK", "number of this process, by Open MPI"};
 inline constexpr EnvVariable kEnvOpenMpiSize{"OMPI_COMM_WORLD_SIZE", "how many there are, by Open MPI"};
 inline constexpr EnvVariable kEnvOpenMpiLocalSize{"OMPI_COMM_WORLD_LOCAL_SIZE",

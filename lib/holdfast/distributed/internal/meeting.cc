@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
@@ -174,7 +174,7 @@ std::string brief(const std::exception& error) {
 }
 
 StoreLine meet(const LaunchEnvironment& place, Duration limit) {
-  if (place.rank == 0 && place.world_size > 1 && std::getenv("HOLDFAST_JOB_SECRET") != nullptr) {
+  if (place.rank == 0 && place.world_size > 1 && env_text(kEnvJobSecret)) {
     log_warning(
         "HOLDFAST_JOB_SECRET has no effect since 0.2: everyone who reaches the store's port can talk to the "
         "ranks, so keep it in a private network");
