@@ -127,9 +127,9 @@ TEST_F(FrozenWeights, DiffWithForeignWeightsReadsTheOthersBytes) {
 
 TEST_F(FrozenWeights, ExportSaysWhatIsMissing) {
   expect_refused(
-      run({"export", checkpoint(), "--to", path("new.safetensors")}), 78,
+      run({"export", checkpoint(), "--to", path("new.safetensors")}), 2,
       "has 2 frozen tensors by digest alone (model/conv.weight is the first, 104 B together): --base FILE");
-  expect_refused(run({"export", checkpoint(), "--all", "--to", path("new.h5")}), 78, "by digest alone");
+  expect_refused(run({"export", checkpoint(), "--all", "--to", path("new.h5")}), 2, "by digest alone");
   // What is asked for is there.
   EXPECT_EQ(run({"export", checkpoint(), "--module", "rng", "--to", path("rng")}).exit_code, 0);
 }
@@ -165,18 +165,18 @@ TEST_F(FrozenWeights, ExportRefusesAnotherBaseByTheTensor) {
   fs::create_directory(path("changed"));
   const std::string other = path("changed/" + checkpoint_name({1, 1200}));
   write(FileSystem::real(), other, changed);
-  expect_refused(export_with(other), 78, "model/scale has other bytes than the training had");
+  expect_refused(export_with(other), 2, "model/scale has other bytes than the training had");
   ASSERT_EQ(run({"export", other, "--to", path("changed.pt")}).exit_code, 0);
-  expect_refused(export_with(path("changed.pt")), 78, "model/scale has other bytes than the training had");
+  expect_refused(export_with(path("changed.pt")), 2, "model/scale has other bytes than the training had");
   // Itself lacks them.
-  expect_refused(export_with(checkpoint()), 78, "it has no tensor 'model/conv.weight'");
+  expect_refused(export_with(checkpoint()), 2, "it has no tensor 'model/conv.weight'");
   // Of another shape.
   auto specs = small_tensors();
   specs[0].shape = {4, 3, 1};
   fs::create_directory(path("shape"));
   const std::string shape = path("shape/" + checkpoint_name({1, 1200}));
   write(FileSystem::real(), shape, make_snapshot(specs, attributes_, 1200, 4096));
-  expect_refused(export_with(shape), 78,
+  expect_refused(export_with(shape), 2,
                  "model/conv.weight is float32 [4, 3, 1] there, and the checkpoint needs float32 [4, 3, 2]");
 }
 
@@ -188,7 +188,7 @@ TEST_F(FrozenWeights, ExportRefusesADamagedOrForeignBase) {
   }
   fs::resize_file(base(), fs::file_size(base()) - 1);
   expect_refused(export_with(base()), 1, "damaged");
-  expect_refused(export_with(path("nothing")), 74, "nothing");
+  expect_refused(export_with(path("nothing")), 2, "nothing");
   write_text(path("text"), "no weights");
   expect_refused(export_with(path("text")), 1, "damaged");
 }

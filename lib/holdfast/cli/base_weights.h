@@ -2,7 +2,7 @@
 // (snapshot/digested_tensors.h), read from a file that has them: a checkpoint, or weights of safetensors or
 // PyTorch. The exporters then find them behind the checkpoint's own bytes.
 //
-// Errors: RefusedError (78), which names the tensor, if the file lacks it or has another; Error with
+// Errors: RefusedError, which names the tensor, if the file lacks it or has another; Error with
 // ExitCode::difference for a damaged file; IoError. Threads: as File. Memory: the tensors that are read.
 #pragma once
 

@@ -100,7 +100,7 @@ The keys are those of the state dict. A tied weight appears under each of its na
 Frozen weights that the checkpoint has by digest alone (holdfast show lists them) come from --base.
 Every byte is verified while it is copied. The new file appears whole or not at all. It is no checkpoint.
 
-Exit code: 0 written, 1 the checkpoint or the base is damaged, 2 unreadable, 78 the base is missing or another.
+Exit code: 0 written, 1 the checkpoint or the base is damaged, 2 unreadable, or the base is missing or another.
 
 Example:
   holdfast export /mnt/ckpt/run1/step-000000001200-a0001.h5 --to weights.pt

@@ -73,13 +73,21 @@ class Weights {
       types_[tensor.key] = byte_type_of(checkpoint_.attributes, spec);
       sources_[tensor.key] = tensor.tensor;
     }
-    const std::string prefix = std::string(kModelModule) + "/";
-    for (const DigestedTensor& tensor : digested_tensors(checkpoint_.attributes)) {
-      if (!tensor.spec.name.starts_with(prefix)) continue;
-      const std::string key = tensor.spec.name.substr(prefix.size());
-      if (!specs_.try_emplace(key, tensor.spec).second) continue;
+    const auto add = [this](const std::string& key, const DigestedTensor& tensor) {
+      if (!specs_.try_emplace(key, tensor.spec).second) return;
       types_[key] = nullptr;
       digests_[key] = tensor.digest;
+    };
+    const std::string prefix = std::string(kModelModule) + "/";
+    const std::string alias = std::string(kModelModule) + ".alias.";
+    const auto aliases = checkpoint_.attributes.with_prefix(alias);
+    for (const DigestedTensor& tensor : digested_tensors(checkpoint_.attributes)) {
+      const std::string& name = tensor.spec.name;
+      if (!name.starts_with(prefix)) continue;
+      add(name.substr(prefix.size()), tensor);
+      for (const auto& [attribute, target] : aliases) {
+        if (target.value == AttributeValue(name)) add(attribute.substr(alias.size()), tensor);
+      }
     }
   }
   void list_foreign() {

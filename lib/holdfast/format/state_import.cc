@@ -9,6 +9,7 @@
 #include "holdfast/format/internal/pickle_tree.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/state_dict.h"
+#include "holdfast/snapshot/digested_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -145,6 +146,12 @@ class StateImport {
       const bool holds_tensors = value->kind == ValueKind::tensor || value->kind == ValueKind::unstorable ||
                                  internal::items_of(*value) != nullptr || internal::is_sequence(*value);
       if (!holds_tensors) continue;
+      if (like_.attributes.has(digest_attribute(part + "/" + std::string(key)))) {
+        internal::refuse(
+            "'" + printable(part + "/" + std::string(key)) +
+            "' is frozen, and the checkpoint has its digest alone: delete this key in Python; the "
+            "program has these weights before it resumes");
+      }
       internal::refuse("'" + printable(part + "/" + std::string(key)) +
                        "' is not in the checkpoint: save the same model (without DataParallel's 'module.' in "
                        "front of its keys)");
