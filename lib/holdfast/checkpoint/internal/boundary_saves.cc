@@ -174,18 +174,14 @@ void BoundarySaves::tell_changes(const Snapshot& image) const {
       image.step, name_list(names, kShownChanges));
 }
 
-Digest BoundarySaves::digest() const {
-  if (changed_unseen()) return digest_of_memory();
+std::shared_ptr<const Snapshot> BoundarySaves::state() const {
+  const bool seen = !changed_unseen();
   // An image of this boundary spares another copy of the state.
-  if (const Staged held = evaluation_.image(); held && partners_.holds_all()) {
-    return state_digest(*held.snapshot);
-  }
-  if (holds_last()) return state_digest(*last_.snapshot);
-  return digest_of_memory();
+  if (const Staged held = evaluation_.image(); seen && held && partners_.holds_all()) return held.snapshot;
+  if (seen && holds_last()) return last_.snapshot;
+  return partners_.part_of(run_.stager.stage(run_.started.record).snapshot);
 }
 
-Digest BoundarySaves::digest_of_memory() const {
-  return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
-}
+Digest BoundarySaves::digest() const { return state_digest(*state()); }
 
 }}}  // namespace holdfast::v0_2::internal

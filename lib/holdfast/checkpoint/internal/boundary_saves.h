@@ -40,7 +40,8 @@ class BoundarySaves {
   // False: no image became free in time, or none is left for the save.
   bool save_last() noexcept;
 
-  // Digest of the state at this boundary.
+  // The state at this boundary, and its digest.
+  std::shared_ptr<const Snapshot> state() const;
   Digest digest() const;
   // At the end of the run: looks for changes that no save could see (SnapshotSource::changed_unseen).
   void look_again();
@@ -50,7 +51,6 @@ class BoundarySaves {
   // An image of this boundary; empty: only memory has it.
   Staged image() const;
   bool holds_last() const;
-  Digest digest_of_memory() const;
   bool changed_unseen() const;  // also says so
   // The loop is over, and the program has gone on to work on the state.
   void tell_changes(const Snapshot& image) const;
