@@ -44,7 +44,7 @@ namespace holdfast { inline namespace v0_2 {
 // Requires: the variable outlives the state. Its value after after_step() is the one that the next step
 // needs. A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it
 // by a new tensor on the device of the program's own; if that is undefined, on the recorded type of device.
-// A map gets the recorded keys, no others. An unordered_map is saved in the order of its keys (they need `<`).
+// A map gets the recorded keys, no others. An unordered_map is saved in the order of its keys (by `<`).
 // The order in which it iterates is no state: a loop that depends on it belongs over a std::map.
 
 // A variable behind a type-erased interface. `read` reads everything, and returns the function that assigns
