@@ -8,9 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
-#include "holdfast/base/log.h"
 #include "holdfast/interruption/internal/signal_latch.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -44,12 +42,6 @@ SignalSource::SignalSource(Clock& clock, std::optional<Duration> grace,
   internal::begin_listening();
   // What an earlier source has reported is not news.
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = internal::consumed_signals(i);
-  if (grace_.guessed && grace_.time == kContainerTermGrace) {
-    log_info(
-        "this is a container: Holdfast assumes 10 s from SIGTERM to SIGKILL, as docker stop gives; if it has "
-        "more, set {} (Kubernetes: terminationGracePeriodSeconds less 5 s)",
-        kEnvTermGrace.name);
-  }
 }
 
 SignalSource::~SignalSource() {

@@ -79,9 +79,9 @@ std::optional<std::string> root_file_system_warning(const FileSystem& file_syste
                                                     const std::filesystem::path& directory) {
   if (!file_system.on_root_file_system(directory)) return std::nullopt;
   return directory.native() +
-         " lies on the root file system: if this machine is taken away, its checkpoints may go with it. Put "
-         "them on a volume, and name its mount point in CheckpointerOptions::mount (--mount in Holdfast's "
-         "example)";
+         " lies on the root file system, which may go with this machine: use a volume, and name its mount "
+         "point "
+         "(CheckpointerOptions::mount)";
 }
 
 }}  // namespace holdfast::v0_2

@@ -30,8 +30,8 @@ namespace holdfast { inline namespace v0_2 {
 // add_param_group before resume(). Later groups end the run at the next save, so a group that a later phase
 // trains exists from the start, frozen. The constructor sets the rates of the first update.
 //
-// Stateful: option "lr" (the base rates), "position", the plan's numbers (rate_plan.h), "plateau.…"; with a plan
-// for each group these begin with "group0.", "group1." and so on.
+// Stateful: option "lr" (the base rates), "position", the plan's numbers (rate_plan.h), "plateau.…"; with a
+// plan for each group these begin with "group0.", "group1." and so on.
 // `--override lr` accepts other base rates: the position stays, and the new rate applies from the next update
 // on.
 class HOLDFAST_EXPORT Schedule {

@@ -81,8 +81,8 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   // of its steps. The optimizer's part has the rates. A resume compares the class, and none of its numbers:
   // LibTorch hides them. (Schedule in optim/schedule.h compares them.)
   void add(const std::string& name, torch::optim::LRScheduler& schedule);
-  // These do not compile, and the compiler says in one line what to write. (Of a function that is `= delete` it
-  // says only that it is deleted.)
+  // These do not compile, and the compiler says in one line what to write. (Of a function that is `= delete`
+  // it says only that it is deleted.)
   __attribute__((
       unavailable("LibTorch hides what a ReduceLROnPlateauScheduler has counted: use holdfast::Schedule "
                   "schedule(optimizer, holdfast::RatePlan::plateau()), schedule.observe(metric) instead of "

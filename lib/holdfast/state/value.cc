@@ -59,6 +59,13 @@ void refuse_text(const std::string& name) {
                      "checkpoint is of another program or another standard library");
 }
 
+void refuse_keys(const std::string& name) {
+  throw RefusedError(
+      "refused: the map '" + name +
+      "' has another number of values than of different keys in the checkpoint; this program may "
+      "compare its keys in another way");
+}
+
 // No tensor has zero elements here, so that every tool for HDF5 reads the file.
 void put_numbers(StateWriter& out, const std::string& name, const void* numbers, std::size_t count,
                  std::size_t size, bool floating) {

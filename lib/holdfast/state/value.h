@@ -5,8 +5,8 @@
 //   state.value("cart", cart, &Cart::position, &Cart::speed);    // these members of a struct
 //
 // A variable is: bool, an integer, an enum, float or double; std::string; at::Tensor; an engine of <random>
-// (mt19937, minstd_rand, ranlux48 …) or a distribution; std::optional, std::pair, std::tuple, std::vector or
-// std::array of these. Another type is a compile error: write a class with save() and load() (stateful.h).
+// (mt19937, minstd_rand, ranlux48 …) or a distribution; std::optional, std::pair, std::tuple, std::vector,
+// std::array, std::map or std::unordered_map of these. Another type is a compile error: stateful.h.
 //
 // Errors: state.value(): as TrainState::add(). Resume: RefusedError (78) if the type differs from the
 // recorded one; the variables then keep their values. Threads: the training thread.
@@ -14,12 +14,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <locale>
+#include <map>
 #include <optional>
 #include <random>
 #include <span>
@@ -28,6 +30,7 @@
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,6 +44,8 @@ namespace holdfast { inline namespace v0_2 {
 // Requires: the variable outlives the state. Its value after after_step() is the one that the next step
 // needs. A tensor is saved without its graph, and may change its shape from save to save. Resume replaces it
 // by a new tensor on the device of the program's own; if that is undefined, on the recorded type of device.
+// A map gets the recorded keys, no others. An unordered_map is saved in the order of its keys (by `<`).
+// The order in which it iterates is no state: a loop that depends on it belongs over a std::map.
 
 // A variable behind a type-erased interface. `read` reads everything, and returns the function that assigns
 // it.
@@ -72,6 +77,7 @@ HOLDFAST_EXPORT std::string class_name(const std::type_info& type);
 [[noreturn]] HOLDFAST_EXPORT void refuse_size(const std::string& name, std::size_t recorded,
                                               std::size_t here);
 [[noreturn]] HOLDFAST_EXPORT void refuse_text(const std::string& name);
+[[noreturn]] HOLDFAST_EXPORT void refuse_keys(const std::string& name);
 
 template <class T>
 concept Number = std::is_arithmetic_v<T> && !std::same_as<T, bool> && sizeof(T) <= 8;
@@ -120,7 +126,7 @@ struct Form {
   static_assert(
       Engine<T> || Distribution<T>,
       "state.value() takes numbers, enums, strings, tensors, engines and distributions of <random>, "
-      "and optional, pair, tuple, vector or array of them. For a struct, name its members: "
+      "and optional, pair, tuple, vector, array or map of them. For a struct, name its members: "
       "state.value(name, object, &Struct::first, …); for another type, give it save() and load()");
   static std::string type() { return class_name(typeid(T)); }
   static void put(StateWriter& out, const std::string& name, const T& value) {
@@ -288,6 +294,59 @@ template <class... T>
 struct Form<std::tuple<T...>> : RowForm<std::tuple, T...> {};
 template <class A, class B>
 struct Form<std::pair<A, B>> : RowForm<std::pair, A, B> {};
+
+// The keys as one row, in their order; the values as another if they are numbers, else one by one.
+template <class Map>
+struct MapForm {
+  using Key = typename Map::key_type;
+  using Value = typename Map::mapped_type;
+  using Keys = Form<std::vector<Key>>;
+  using Values = Form<std::vector<Value>>;
+  static std::string type() { return "map<" + Form<Key>::type() + ", " + Form<Value>::type() + ">"; }
+  static void put(StateWriter& out, const std::string& name, const Map& value) {
+    std::vector<const typename Map::value_type*> entries;
+    for (const auto& entry : value) entries.push_back(&entry);
+    if constexpr (!requires { typename Map::key_compare; }) {
+      static_assert(std::totally_ordered<Key>,
+                    "state.value() saves an unordered_map in the order of its keys");
+      std::ranges::sort(entries, {}, [](const auto* entry) -> const Key& { return entry->first; });
+    }
+    std::vector<Key> keys;
+    for (const auto* entry : entries) keys.push_back(entry->first);
+    Keys::put(out, name + ".keys", keys);
+    if constexpr (Number<Value>) {
+      std::vector<Value> values;
+      for (const auto* entry : entries) values.push_back(entry->second);
+      Values::put(out, name + ".values", values);
+    } else {
+      for (std::size_t i = 0; i < entries.size(); ++i)
+        Form<Value>::put(out, part(name, i), entries[i]->second);
+    }
+  }
+  static Map get(const StateReader& in, const std::string& name, const Map& present) {
+    const std::vector<Key> keys = Keys::get(in, name + ".keys", {});
+    std::vector<Value> values;
+    if constexpr (Number<Value>) {
+      values = Values::get(in, name + ".values", {});
+    } else {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto here = present.find(keys[i]);
+        values.push_back(Form<Value>::get(in, part(name, i), here != present.end() ? here->second : Value()));
+      }
+    }
+    if (values.size() != keys.size()) refuse_keys(name);
+    Map value = present;  // for what it compares or hashes its keys with
+    value.clear();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!value.emplace(keys[i], std::move(values[i])).second) refuse_keys(name);
+    }
+    return value;
+  }
+};
+template <class Key, class Value, class... Rest>
+struct Form<std::map<Key, Value, Rest...>> : MapForm<std::map<Key, Value, Rest...>> {};
+template <class Key, class Value, class... Rest>
+struct Form<std::unordered_map<Key, Value, Rest...>> : MapForm<std::unordered_map<Key, Value, Rest...>> {};
 
 }  // namespace value_io
 

@@ -22,8 +22,10 @@ class CallingPartners final : public internal::SavePartners {
   void heard(const Notice& /*notice*/) noexcept override { ++told; }
   bool call() const noexcept override { return calls; }
   bool may_call() const noexcept override { return true; }
+  bool leads() const override { return rank == 0; }
   std::atomic<int> told{0};
   std::atomic<bool> calls{false};
+  int rank = 0;
 };
 
 class NoticeListenerTest : public testing::Test {
@@ -68,6 +70,19 @@ TEST_F(NoticeListenerTest, ReportsEachNoticeToTheLedgerAndTheRanks) {
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0], HasSubstr("the end is near"));
   EXPECT_THAT(lines[1], HasSubstr("never mind"));
+}
+
+TEST_F(NoticeListenerTest, OneRankSaysWhichGraceIsGuessedInAContainer) {
+  setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  options.notices.hear_signals = true;
+  start();
+  EXPECT_THAT(log->text(), HasSubstr("10 s from SIGTERM to SIGKILL are assumed; HOLDFAST_TERM_GRACE sets"));
+  listener->stop();
+  log.emplace();
+  partners.rank = 1;
+  start();
+  EXPECT_THAT(log->text(), testing::Not(HasSubstr("SIGKILL")));
+  unsetenv("KUBERNETES_SERVICE_HOST");
 }
 
 TEST_F(NoticeListenerTest, CommitsAnEvaluationForANoticeWithoutTheTraining) {

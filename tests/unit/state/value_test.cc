@@ -10,11 +10,14 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -88,6 +91,42 @@ void engine_continues() {
   other = resumed(engine, other);
   EXPECT_EQ(engine, other);
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(engine(), other()) << i;
+}
+
+TEST(Value, MapsComeBackWithTheRecordedKeysAlone) {
+  using Counts = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(resumed(Counts{{"a", 1}, {"b", 2}}, Counts{{"b", 9}, {"c", 3}}), (Counts{{"a", 1}, {"b", 2}}));
+  EXPECT_EQ(resumed(Counts{}, Counts{{"c", 3}}), Counts());
+  using Values = std::unordered_map<std::int64_t, double>;
+  EXPECT_EQ(resumed(Values{{7, 0.1}, {-1, 2}}, Values{{5, 5}}), (Values{{7, 0.1}, {-1, 2}}));
+  using Flags = std::unordered_map<Phase, bool>;
+  EXPECT_EQ(resumed(Flags{{Phase::main, true}}, Flags{}), (Flags{{Phase::main, true}}));
+  using Nested = std::map<std::pair<int, int>, std::unordered_map<std::string, std::vector<float>>>;
+  const Nested nested = {{{1, 2}, {{"x", {0.1F}}, {"y", {}}}}, {{0, 5}, {}}};
+  EXPECT_EQ(resumed(nested, Nested{{{1, 2}, {{"z", {1}}}}}), nested);
+  using Falling = std::map<int, std::string, std::greater<>>;
+  EXPECT_EQ(resumed(Falling{{1, "a"}, {2, "b"}}, Falling{}).begin()->second, "b");
+}
+
+TEST(Value, AMapOfTensorsKeepsTheirTypeAndShape) {
+  std::map<std::string, at::Tensor> from = {{"a", at::ones({2}, at::kHalf)}, {"none", at::Tensor()}};
+  const auto to = resumed(from, {{"a", at::zeros({3})}});
+  ASSERT_EQ(to.size(), 2u);
+  EXPECT_TRUE(to.at("a").equal(from.at("a")));
+  EXPECT_FALSE(to.at("none").defined());
+}
+
+// The order in which it iterates depends on its history, and ranks would differ.
+TEST(Value, AnUnorderedMapIsSavedInTheOrderOfItsKeys) {
+  std::unordered_map<int, int> rising, falling;
+  for (int i = 0; i < 1000; ++i) rising[i] = 2 * i;
+  for (int i = 2000; i-- > 0;) falling[i] = 2 * i;
+  for (int i = 1000; i < 2000; ++i) falling.erase(i);
+  TrainState first, second;
+  first.value("it", rising);
+  second.value("it", falling);
+  ASSERT_NE(rising.begin()->first, falling.begin()->first) << "else this test tests nothing";
+  EXPECT_EQ(digest(first), digest(second));
 }
 
 TEST(Value, EnginesAndDistributionsContinue) {
@@ -187,6 +226,7 @@ TEST(Value, AnotherTypeIsRefusedByName) {
   EXPECT_THAT(refusal(std::array<int, 3>(), std::array<int, 4>()), HasSubstr("array<int32, 4>"));
   EXPECT_THAT(refusal(std::tuple(1, 2.0), std::tuple(1)), HasSubstr("tuple<int32, float64>"));
   EXPECT_THAT(refusal(std::vector<float>(), at::Tensor()), HasSubstr("vector<float32>"));
+  EXPECT_THAT(refusal(std::map<int, bool>(), std::map<int, double>()), HasSubstr("map<int32, float64>"));
   EXPECT_THAT(refusal(std::minstd_rand(), std::minstd_rand0()),
               HasSubstr("std::linear_congruential_engine<"));
   EXPECT_THAT(refusal(Phase::main, std::uint8_t{1}), HasSubstr("enum uint8"));

@@ -8,6 +8,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/sources.h"
+#include "holdfast/interruption/term_grace.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
@@ -56,6 +57,13 @@ void NoticeListener::start() {
     if (auto made = make(run_.clock)) run_.monitor.add(std::move(made));
   }
   run_.monitor.start();
+  // Once a start, by one rank: all ranks and the sources of other programs guess the same.
+  if (!options.hear_signals || !partners_.leads()) return;
+  const TermGrace grace = term_grace(options.term_grace);
+  if (grace.guessed && grace.time == kContainerTermGrace) {
+    log_info("in a container: 10 s from SIGTERM to SIGKILL are assumed; {} sets another time",
+             kEnvTermGrace.name);
+  }
 }
 
 void NoticeListener::run_is_over() noexcept {
