@@ -113,9 +113,11 @@ TEST_F(Fleet, ShowsARowARunAndAddsUp) {
   EXPECT_THAT(
       lines[0],
       MatchesRegex("RUN +VERDICT +STEP +STEPS/S +LOSS +BEST test_accuracy +ATTEMPTS +AT RISK +LAST SIGN"));
-  EXPECT_THAT(lines[1], MatchesRegex("lr03 +healthy +400 of 1,000 +2\\.5 +0\\.5 +0\\.9 +3 +1m [0-9]+s +[0-9]+s"))
+  EXPECT_THAT(lines[1],
+              MatchesRegex("lr03 +healthy +400 of 1,000 +2\\.5 +0\\.5 +0\\.9 +3 +1m [0-9]+s +[0-9]+s"))
       << lines[1];
-  EXPECT_THAT(lines[2], MatchesRegex("lr10 +healthy +200 of 1,000 +2\\.5 +0\\.5 +0\\.6 +1 +1m [0-9]+s +[0-9]+s"))
+  EXPECT_THAT(lines[2],
+              MatchesRegex("lr10 +healthy +200 of 1,000 +2\\.5 +0\\.5 +0\\.6 +1 +1m [0-9]+s +[0-9]+s"))
       << lines[2];
   EXPECT_THAT(lines[3], MatchesRegex("2 runs +2 healthy +600 of 2,000 +5 +- +0\\.9 +4 +2m [0-9]+s +-"))
       << lines[3];
@@ -196,6 +198,32 @@ TEST_F(Fleet, WatchEndsWhenNoRunCanChange) {
   const Ended ended = status({"--watch"});
   EXPECT_EQ(ended.exit_code, 0);
   EXPECT_EQ(ended.out, "2 runs: 2 complete; step 30 of 30; 0 steps/s\n");
+}
+
+TEST_F(Fleet, ThePageHasTheTableAndOneCurveARun) {
+  for (int i = 0; i < 9; ++i)
+    run("lr" + std::to_string(i), RunPhase::complete, 30, "test_accuracy", {0.5, 0.6, 0.7});
+  run("<b>", RunPhase::complete, 30, "a<b", {0.5});
+  const std::string page = (root_ / "sweep.html").string();
+  const std::vector<std::string> command{HOLDFAST_BIN_DIR "/holdfast", "report", "--all", root_.string(),
+                                         "--html"};
+  const auto report_to = [&](const std::string& file) {
+    auto words = command;
+    words.push_back(file);
+    return Subprocess(words).wait();
+  };
+  const Ended ended = report_to(page);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("10 runs: 10 complete"));
+  const std::string text = read_text(page);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("<th>BEST test_accuracy</th>"), HasSubstr("<td class=\"left\">10 runs</td>"),
+                    HasSubstr("<h2>test_accuracy</h2>"), HasSubstr("&lt;b&gt;"), Not(HasSubstr("<b>"))));
+  for (int i = 0; i < 9; ++i) EXPECT_THAT(text, HasSubstr("<title>lr" + std::to_string(i) + "</title>"));
+  EXPECT_THAT(text, HasSubstr("class=\"first dashed\"")) << "the seventh curve differs from the first";
+  EXPECT_EQ(report_to((root_ / "lr0" / "page.html").string()).exit_code, 64) << "a run's files are its own";
+  EXPECT_EQ(Subprocess({HOLDFAST_BIN_DIR "/holdfast", "report", "--all", root_.string()}).wait().exit_code,
+            64);
 }
 
 TEST_F(Fleet, SortNeedsAll) {

@@ -21,8 +21,9 @@ constexpr double kSpan = 30;                 // a wider one is drawn logarithmic
 constexpr std::size_t kMostLabels = 8;       // of cuts
 constexpr double kLabelRoom = 66;            // pixels
 constexpr std::size_t kMostPointMarks = 40;  // a curve with more points needs no dots
-constexpr std::array<const char*, 3> kStrokes{"first", "second", "third"};
-constexpr std::array<const char*, 3> kFills{"first-fill", "second-fill", "third-fill"};
+constexpr std::array<const char*, 6> kStrokes{"first", "second", "third", "fourth", "fifth", "sixth"};
+constexpr std::size_t kMostBands = 3;  // more would hide each other
+constexpr double kLegendLine = 18;
 
 // 1, 2 or 5 times a power of ten.
 double nice_step(double raw) {
@@ -83,6 +84,11 @@ std::string step_text(double value) {
     return text.data();
   }
   return tick_text(value, false);
+}
+
+std::string color_of(std::size_t index) { return kStrokes[index % kStrokes.size()]; }
+std::string stroke_of(std::size_t index) {
+  return color_of(index) + (index / kStrokes.size() % 2 == 1 ? " dashed" : "");
 }
 
 // Places values in the chart.
@@ -186,9 +192,9 @@ class Plot {
     }
     finish_part();
     // SVG paints in the order of the elements, so the band comes before the line.
-    if (ranges) picture.path(bands, std::string(kFills[index]) + " band");
-    picture.path(line, kStrokes[index]);
-    if (points <= kMostPointMarks) picture.path(dots, std::string(kStrokes[index]) + " dot");
+    if (ranges && chart_.curves.size() <= kMostBands) picture.path(bands, color_of(index) + "-fill band");
+    picture.path(line, stroke_of(index), chart_.curves.size() <= kMostBands ? "" : curve.name());
+    if (points <= kMostPointMarks) picture.path(dots, color_of(index) + " dot");
   }
 
  private:
@@ -254,15 +260,25 @@ SvgPicture line_chart(const LineChart& chart) {
   plot.axes(picture);
   plot.cuts(picture);
   double x = kLeft;
-  for (std::size_t i = 0; i < chart.curves.size() && i < kStrokes.size(); ++i) {
+  double y = 14;
+  int height = kHeight;
+  for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const Curve& curve = chart.curves[i];
     if (curve.empty()) continue;
     plot.curve(picture, curve, i);
-    picture.rectangle(x, 12, 16, 4, kFills[i]);
-    picture.text(x + 22, 18, "ink", curve.name());
     // Only the reader's font knows how wide a text is; 7.5 pixels a character is an estimate.
-    x += 46 + 7.5 * static_cast<double>(curve.name().size());
+    const double width = 46 + 7.5 * static_cast<double>(curve.name().size());
+    if (x > kLeft && x + width > kRight) {
+      // There is room for one line of names above the curves; the others stand below.
+      x = kLeft;
+      y = y < kTop ? kHeight + 6 : y + kLegendLine;
+      height = static_cast<int>(y + kLegendLine);
+    }
+    picture.line(x, y, x + 16, y, stroke_of(i) + " thick");
+    picture.text(x + 22, y + 4, "ink", curve.name());
+    x += width;
   }
+  picture.set_height(height);
   return picture;
 }
 

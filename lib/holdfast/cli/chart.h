@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "holdfast/cli/svg.h"
@@ -27,6 +28,7 @@ class Curve {
   // A value that is not finite interrupts the line.
   void add(double x, double y);
   const std::string& name() const { return name_; }
+  void rename(std::string name) { name_ = std::move(name); }
   bool empty() const { return points_ == 0; }
 
   struct Column {
@@ -55,7 +57,8 @@ struct Cut {
 };
 
 struct LineChart {
-  std::vector<Curve> curves;  // at most three
+  // Up to three with their bands; more have lines alone. Colours repeat after six, then dashed.
+  std::vector<Curve> curves;
   std::vector<Cut> cuts;
   double first = 0;  // the range of x
   double last = 1;

@@ -243,42 +243,45 @@ nlohmann::ordered_json fleet_report(const std::filesystem::path& root, const Sta
   return report;
 }
 
+FleetTable fleet_table(const nlohmann::ordered_json& report) {
+  const FleetJson& total = report.at("total");
+  FleetTable table{.head = {"RUN", "VERDICT", "STEP", "STEPS/S", "LOSS"}, .rows = {}};
+  std::vector<std::string> metrics;
+  for (const auto& [metric, value] : total.at("best").items()) {
+    metrics.push_back(metric);
+    table.head.push_back("BEST " + metric);
+  }
+  for (const char* name : {"ATTEMPTS", "AT RISK", "LAST SIGN"}) table.head.emplace_back(name);
+  const auto add_row = [&](const FleetJson& row, const std::string& name, const std::string& verdict) {
+    std::vector<std::string> cells{name, verdict, steps_text(row), number_text(row, "steps_per_second"),
+                                   number_text(row, "loss")};
+    for (const std::string& metric : metrics) {
+      cells.push_back(number_text(part_of(row, "best"), metric.c_str()));
+    }
+    cells.push_back(count_text(row, "attempts"));
+    cells.push_back(seconds_text(figure_in(part_of(row, "risk"), "s")));
+    cells.push_back(seconds_text(figure_in(row, "last_sign_s")));
+    table.rows.push_back(std::move(cells));
+  };
+  for (const FleetJson& row : report.at("runs")) {
+    add_row(row, row.at("name").get<std::string>(), row.at("verdict").get<std::string>());
+  }
+  add_row(total, runs_text(total), verdicts_text(total));
+  return table;
+}
+
 std::vector<std::string> fleet_screen(const nlohmann::ordered_json& report) {
   // Without a total it is not there, or hangs.
   if (!report.contains("total") || report.at("runs").empty()) {
     return {printable(report.at("directory").get<std::string>(), 400) + ": " +
             printable(report.at("reason").get<std::string>(), 400)};
   }
-  const FleetJson& total = report.at("total");
-  using enum Table::Align;
-  std::vector<Table::Align> columns{left, left, right, right, right};
-  std::vector<std::string> head{"RUN", "VERDICT", "STEP", "STEPS/S", "LOSS"};
-  std::vector<std::string> metrics;
-  for (const auto& [metric, value] : total.at("best").items()) {
-    metrics.push_back(metric);
-    head.push_back("BEST " + metric);
-    columns.push_back(right);
-  }
-  for (const char* name : {"ATTEMPTS", "AT RISK", "LAST SIGN"}) {
-    head.emplace_back(name);
-    columns.push_back(right);
-  }
+  const FleetTable shown = fleet_table(report);
+  std::vector<Table::Align> columns(shown.head.size(), Table::Align::right);
+  columns[0] = columns[1] = Table::Align::left;
   Table table(columns);
-  table.add(head);
-  const auto add_row = [&](const FleetJson& row, const std::string& name, const std::string& verdict) {
-    std::vector<std::string> cells{name, verdict, steps_text(row), number_text(row, "steps_per_second"),
-                                   number_text(row, "loss")};
-    for (const std::string& metric : metrics)
-      cells.push_back(number_text(part_of(row, "best"), metric.c_str()));
-    cells.push_back(count_text(row, "attempts"));
-    cells.push_back(seconds_text(figure_in(part_of(row, "risk"), "s")));
-    cells.push_back(seconds_text(figure_in(row, "last_sign_s")));
-    table.add(cells);
-  };
-  for (const FleetJson& row : report.at("runs")) {
-    add_row(row, row.at("name").get<std::string>(), row.at("verdict").get<std::string>());
-  }
-  add_row(total, runs_text(total), verdicts_text(total));
+  table.add(shown.head);
+  for (const std::vector<std::string>& row : shown.rows) table.add(row);
   std::stringstream text;
   table.print(text);
   std::vector<std::string> lines;

@@ -30,7 +30,12 @@ std::vector<std::string> folders_in(const std::filesystem::path& root);
 
 nlohmann::ordered_json fleet_report(const std::filesystem::path& root, const StatusLimits& limits,
                                     const SortBy& sort);
-// A table with a row a run and a last row that adds up.
+// The same as a table: the columns' names, a row a run, and a last row that adds up. Requires runs.
+struct FleetTable {
+  std::vector<std::string> head;  // of these, the first two are words and the others figures
+  std::vector<std::vector<std::string>> rows;
+};
+FleetTable fleet_table(const nlohmann::ordered_json& report);
 std::vector<std::string> fleet_screen(const nlohmann::ordered_json& report);
 // "6 runs: 4 healthy, 2 complete; step 1,200 of 6,000; 12.5 steps/s"
 std::string fleet_line(const nlohmann::ordered_json& report);

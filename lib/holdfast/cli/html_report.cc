@@ -1,11 +1,17 @@
 #include "holdfast/cli/html_report.h"
 
 #include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/utf8.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/examine.h"
+#include "holdfast/cli/fleet_report.h"
 #include "holdfast/cli/run_curves.h"
 #include "holdfast/cli/svg.h"
 #include "holdfast/cli/timeline.h"
@@ -16,6 +22,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 500;  // of a table
 constexpr std::size_t kMostCuts = 200;  // of a chart; more would be a wall
+constexpr std::size_t kMostRuns = 48;   // in a chart
 
 // Fonts of the reader's system only: the page must look the same without a network, years later.
 constexpr const char* kPageStyle =
@@ -69,7 +76,7 @@ class Page {
 class HtmlTable {
  public:
   enum class Column { number, word, text };
-  explicit HtmlTable(std::vector<std::pair<const char*, Column>> columns) : columns_(std::move(columns)) {}
+  explicit HtmlTable(std::vector<std::pair<std::string, Column>> columns) : columns_(std::move(columns)) {}
 
   void add(const std::vector<std::string>& cells) {
     rows_ += "<tr>";
@@ -80,8 +87,9 @@ class HtmlTable {
   }
   std::string html() const {
     std::string head;
-    // Not escaped: the names are constants of this file.
-    for (const auto& [name, column] : columns_) head += "<th" + style(column, false) + ">" + name + "</th>";
+    for (const auto& [name, column] : columns_) {
+      head += "<th" + style(column, false) + ">" + svg_escaped(name) + "</th>";
+    }
     return "<div class=\"scroll\"><table>\n<thead><tr>" + head + "</tr></thead>\n<tbody>\n" + rows_ +
            "</tbody>\n</table></div>\n";
   }
@@ -92,7 +100,7 @@ class HtmlTable {
     return column == Column::text && cell ? " class=\"text\"" : " class=\"left\"";
   }
 
-  std::vector<std::pair<const char*, Column>> columns_;
+  std::vector<std::pair<std::string, Column>> columns_;
   std::string rows_;
 };
 
@@ -236,7 +244,72 @@ std::optional<WallTime> newest_record(const std::vector<LedgerLife>& lives) {
   return newest;
 }
 
+void put_end(Page& page, const char* source) {
+  page.raw("<footer><p>Made by holdfast " + std::string(kVersion) + " from the ledgers of " + source +
+           ". No script, nothing from a network.</p></footer>\n");
+}
+
+// A chart with one curve a run.
+struct Overlay {
+  LineChart chart;
+  void add(Curve curve, const std::string& run, const RunCurves& of) {
+    if (curve.empty() || chart.curves.size() >= kMostRuns) return;
+    const auto first = static_cast<double>(of.first);
+    chart.first = chart.curves.empty() ? first : std::min(chart.first, first);
+    chart.last = std::max(chart.last, static_cast<double>(of.last));
+    curve.rename(run);
+    chart.curves.push_back(std::move(curve));
+  }
+};
+
+void put_overlays(Page& page, const std::filesystem::path& root, const nlohmann::ordered_json& report) {
+  Overlay loss{.chart = {.curves = {}, .cuts = {}, .x_label = "step", .may_be_logarithmic = true}};
+  std::map<std::string, Overlay> metrics;
+  for (const auto& row : report.at("runs")) {
+    const auto name = row.at("name").get<std::string>();
+    if (row.at("verdict") == "unreadable") continue;
+    const auto directory = open_run_directory(root / name);
+    const std::vector<LedgerLife> lives = read_lives(*directory);
+    const RunCurves curves = curves_of(*directory, lives, account_for(lives));
+    const std::string run = printable(name, 40);
+    loss.add(curves.loss, run, curves);
+    for (const auto& [metric, curve] : curves.measured) {
+      Overlay& one =
+          metrics.try_emplace(metric, Overlay{.chart = {.curves = {}, .cuts = {}, .x_label = "step"}})
+              .first->second;
+      one.chart.percent = contains(metric, "accuracy");
+      one.chart.may_be_logarithmic = contains(metric, "loss");
+      one.add(curve, run, curves);
+    }
+  }
+  page.figure("Loss", line_chart(loss.chart),
+              report.at("runs").size() > kMostRuns
+                  ? "The first " + format_count(kMostRuns) + " runs of the table."
+                  : "The mean of neighbouring steps. Steps that were computed again count once.");
+  for (const auto& [metric, overlay] : metrics) page.figure(metric, line_chart(overlay.chart), "");
+}
+
 }  // namespace
+
+std::string html_fleet_report(const std::filesystem::path& root, const nlohmann::ordered_json& report) {
+  const std::string name = printable(root.string(), 100);
+  Page page(name + " – Holdfast");
+  page.raw("<header>\n<h1>" + svg_escaped(name) + "</h1>\n<p>" + svg_escaped(fleet_line(report)) + ". " +
+           svg_escaped(report.at("time").get<std::string>()) + ".</p>\n</header>\n");
+  if (!report.at("runs").empty()) {
+    const FleetTable shown = fleet_table(report);
+    std::vector<std::pair<std::string, HtmlTable::Column>> columns;
+    for (const std::string& head : shown.head) {
+      columns.emplace_back(head, columns.size() < 2 ? HtmlTable::Column::word : HtmlTable::Column::number);
+    }
+    HtmlTable table(columns);
+    for (const std::vector<std::string>& row : shown.rows) table.add(row);
+    page.raw("<section>\n<h2>Runs</h2>\n" + table.html() + "</section>\n");
+    put_overlays(page, root, report);
+  }
+  put_end(page, "the runs");
+  return page.done();
+}
 
 std::string html_report(const std::string& name, Directory& run_directory,
                         const std::vector<LedgerLife>& lives, const RunAccount& account) {
@@ -260,8 +333,7 @@ std::string html_report(const std::string& name, Directory& run_directory,
     put_attempts(page, account);
     put_notices(page, lives);
   }
-  page.raw("<footer><p>Made by holdfast " + std::string(kVersion) +
-           " from the ledgers of the run. No script, nothing from a network.</p></footer>\n");
+  put_end(page, "the run");
   return page.done();
 }
 

@@ -14,6 +14,7 @@
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/examine.h"
+#include "holdfast/cli/fleet_report.h"
 #include "holdfast/cli/html_report.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/new_file.h"
@@ -31,6 +32,8 @@ struct ReportRequest {
   bool json = false;
   std::filesystem::path svg;
   std::filesystem::path html;
+  bool all = false;
+  std::string sort;
 };
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -164,20 +167,24 @@ void write_whole(const std::filesystem::path& target, const std::string& text) {
   made.publish(/*replace=*/true);
 }
 
-// Refuses a target inside a run directory: only the run's own files belong there.
-void write_picture(const ReportRequest& options, const char* option, const std::filesystem::path& target,
-                   const std::string& text) {
+// Only the run's own files belong into a run directory.
+void check_outside(const std::filesystem::path& run_directory, const char* option,
+                   const std::filesystem::path& target) {
   std::error_code error;
   // Links are followed, so that none leads into the run directory unseen.
   // Weakly, because the target itself need not exist yet.
   const auto file_name = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
-  const auto run = std::filesystem::canonical(options.directory, error);
+  const auto run = std::filesystem::canonical(run_directory, error);
   const bool within =
       std::mismatch(run.begin(), run.end(), file_name.begin(), file_name.end()).first == run.end();
   if (!run.empty() && within) {
     throw UsageError(std::string(option) + " " + target.native() +
                      " lies in the run directory; write it elsewhere");
   }
+}
+
+void write_picture(const std::filesystem::path& target, const std::string& text) {
+  std::error_code error;
   const auto kind = std::filesystem::symlink_status(target, error).type();
   if (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular) {
     return write_whole(target, text);
@@ -191,18 +198,36 @@ void write_picture(const ReportRequest& options, const char* option, const std::
   if (!file) throw IoError("write", target.native(), errno == 0 ? EIO : errno);
 }
 
+// The page of a sweep. Its table on a terminal is that of `status --all`.
+int report_all(const ReportRequest& options) {
+  if (options.html.empty()) {
+    throw UsageError("--all writes a page: name it with --html; holdfast status --all prints the table");
+  }
+  const auto report = fleet_report(options.directory, {}, parse_sort(options.sort));
+  for (const auto& row : report.at("runs")) {
+    check_outside(options.directory / row.at("name").get<std::string>(), "--html", options.html);
+  }
+  write_picture(options.html, html_fleet_report(options.directory, report));
+  std::cout << fleet_line(report) << '\n';
+  return 0;
+}
+
 int run_report(const ReportRequest& options) {
+  if (options.all) return report_all(options);
+  if (!options.sort.empty()) throw UsageError("--sort needs --all: one run is one row");
   const auto directory = open_run_directory(options.directory);
   const std::vector<LedgerLife> lives = read_lives(*directory);
   const RunAccount account = account_for(lives);
   if (!options.svg.empty()) {
+    check_outside(options.directory, "--svg", options.svg);
     const std::string title = printable(options.directory.string(), 100) + ": goodput " +
                               share_text(account.time.kept, account.time.up);
-    write_picture(options, "--svg", options.svg, timeline_picture(lives, account, title).document());
+    write_picture(options.svg, timeline_picture(lives, account, title).document());
   }
   if (!options.html.empty()) {
+    check_outside(options.directory, "--html", options.html);
     const std::string name = printable(options.directory.string(), 100);
-    write_picture(options, "--html", options.html, html_report(name, *directory, lives, account));
+    write_picture(options.html, html_report(name, *directory, lives, account));
   }
   if (options.json) {
     print_account_as_json(account);
@@ -229,8 +254,9 @@ END is one of:
   vanished      no last line; the next attempt ran on another machine
   running?      the newest attempt: it is alive, or it ended without a last line
 
-Example:
-  holdfast report /mnt/ckpt/run1 --html run1.html)";
+Examples:
+  holdfast report /mnt/ckpt/run1 --html run1.html
+  holdfast report --all /mnt/ckpt --html sweep.html)";
 
 }  // namespace
 
@@ -239,13 +265,26 @@ void add_report(CLI::App& app, Command& chosen) {
   CLI::App* const command =
       app.add_subcommand("report", "Report where a run's time went, over all its attempts");
   command->add_option("DIR", options->directory, "the run directory")->required();
-  command->add_flag("--json", options->json, "print one JSON object instead of tables");
-  command->add_option("--svg", options->svg, "draw the attempts along a time axis into this file")
-      ->type_name("FILE");
+  CLI::Option* const json =
+      command->add_flag("--json", options->json, "print one JSON object instead of tables");
+  CLI::Option* const svg =
+      command->add_option("--svg", options->svg, "draw the attempts along a time axis into this file")
+          ->type_name("FILE");
   command
       ->add_option("--html", options->html,
                    "write one page into this file: loss, accuracy, throughput, saves, attempts, notices")
       ->type_name("FILE");
+  command
+      ->add_flag(
+          "--all", options->all,
+          "DIR is the root of a sweep: one page with a table of the runs in it, and the curves of their "
+          "losses and metrics one over another. Needs --html")
+      ->excludes(json)
+      ->excludes(svg);
+  command
+      ->add_option("--sort", options->sort,
+                   "with --all: the best run by this metric first; NAME:min or NAME:max names what is best")
+      ->type_name("METRIC");
   command->footer(kReportFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }

@@ -73,7 +73,8 @@ class Look {
     });
     if (!text) {
       return trouble(options_, "hangs",
-                     "the directory has not answered for " + format_duration(patience) + ": its volume hangs",
+                     "the directory has not answered for " +
+                         std::to_string(patience / std::chrono::seconds(1)) + "s: its volume hangs",
                      kUnreadable);
     }
     Json report = Json::parse(*text, nullptr, false);

@@ -17,31 +17,26 @@ struct NamedColor {
 };
 
 // Checked for readers who see few colours: blue against orange and red, which differ in brightness too.
-constexpr std::array<NamedColor, 17> kColors{{
-    {".page-fill{fill:%}", "#ffffff", "#14181f"},
-    {".ink,.title,.label,.end{fill:%}", "#1f2733", "#e4e8ee"},
-    {".muted{fill:%}", "#667085", "#98a2b3"},
-    {".grid{stroke:%}", "#e7eaf0", "#29303b"},
-    {".axis{stroke:%}", "#98a2b3", "#667085"},
-    {".cut{stroke:%}", "#c9504a", "#e5837d"},
-    {".first{stroke:%}", "#1668b8", "#62adf2"},
-    {".first-fill{fill:%}", "#1668b8", "#62adf2"},
-    {".second{stroke:%}", "#c2691c", "#eba45c"},
-    {".second-fill{fill:%}", "#c2691c", "#eba45c"},
-    {".third{stroke:%}", "#4a9bd9", "#2f7fc4"},
-    {".third-fill{fill:%}", "#8fc1e3", "#3d6f96"},
-    {".kept-fill{fill:%}", "#1668b8", "#4c97dc"},
-    {".lost-fill{fill:%}", "#c9504a", "#dd6a64"},
-    {".startup-fill{fill:%}", "#b8bec8", "#5b6472"},
-    {".paused-fill{fill:%}", "#e3c567", "#b99a3f"},
-    {".commit-fill{fill:%}", "#ffffff", "#14181f"},
+constexpr std::array<NamedColor, 20> kColors{{
+    {".page-fill{fill:%}", "#ffffff", "#14181f"},   {".ink,.title,.label,.end{fill:%}", "#1f2733", "#e4e8ee"},
+    {".muted{fill:%}", "#667085", "#98a2b3"},       {".grid{stroke:%}", "#e7eaf0", "#29303b"},
+    {".axis{stroke:%}", "#98a2b3", "#667085"},      {".cut{stroke:%}", "#c9504a", "#e5837d"},
+    {".first{stroke:%}", "#1668b8", "#62adf2"},     {".first-fill{fill:%}", "#1668b8", "#62adf2"},
+    {".second{stroke:%}", "#c2691c", "#eba45c"},    {".second-fill{fill:%}", "#c2691c", "#eba45c"},
+    {".third{stroke:%}", "#4a9bd9", "#2f7fc4"},     {".third-fill{fill:%}", "#8fc1e3", "#3d6f96"},
+    {".fourth{stroke:%}", "#2a8f5b", "#63c795"},    {".fifth{stroke:%}", "#8a57c2", "#b990e6"},
+    {".sixth{stroke:%}", "#a8861a", "#d6b84a"},     {".kept-fill{fill:%}", "#1668b8", "#4c97dc"},
+    {".lost-fill{fill:%}", "#c9504a", "#dd6a64"},   {".startup-fill{fill:%}", "#b8bec8", "#5b6472"},
+    {".paused-fill{fill:%}", "#e3c567", "#b99a3f"}, {".commit-fill{fill:%}", "#ffffff", "#14181f"},
 }};
 
 constexpr const char* kLayout =
     "text{font:13px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}"
     ".title{font-size:17px;font-weight:600}.label{font-weight:600}.small{font-size:10px}"
     ".end{text-anchor:end}.right{text-anchor:end}.middle{text-anchor:middle}"
-    ".first,.second,.third{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}"
+    ".first,.second,.third,.fourth,.fifth,.sixth{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-"
+    "linecap:round}"
+    ".dashed{stroke-dasharray:7 5}.thick{stroke-width:4;stroke-linecap:butt}"
     ".dot{stroke-width:5}.band{fill-opacity:.16}.grid,.axis{stroke-width:1}"
     ".cut{stroke-width:1;stroke-dasharray:3 3;stroke-opacity:.75}.commit-fill{fill-opacity:.7}";
 
