@@ -251,17 +251,7 @@ TEST_F(OnGiveUp, DoesNotRunForCompletionOrAStop) {
   EXPECT_EQ(code_, 75);
 }
 
-// A script in the place of a trainer whose writer says the same step again and again.
-class StallTimeout : public Supervise {
- protected:
-  static std::string standing_still(const std::string& durable_step, const std::string& more = "") {
-    return "trap 'exit 75' TERM; n=$(wc -l <lives); " + attempt("running", durable_step) +
-           "l=run/ledger-a000$n.jsonl; echo '{\"event\":\"start\",\"up_ms\":0,\"step\":1}' >$l; "
-           "for i in 1 2 3 4; do echo \"{\\\"event\\\":\\\"progress\\\",\\\"up_ms\\\":${i}0000,"
-           "\\\"step\\\":1" +
-           more + "}\" >>$l; done; ";
-  }
-};
+using StallTimeout = Supervise;
 
 TEST_F(StallTimeout, TwiceInARowIsTheEnd) {
   const Ended ended = run(in_directory({"--stall-timeout", "20s"}), standing_still("5") + stay());

@@ -15,6 +15,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/hook_context.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/process_stacks.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/started_process.h"
 
@@ -41,16 +42,36 @@ constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGTERM, "SIGTERM
                                                               {SIGXCPU, "SIGXCPU"},
                                                               {SIGSYS, "SIGSYS"}}};
 
-// True for a trainer's --on-risk command, and for processes that it started.
+// True for a trainer's --on-risk command, and for processes that it started; also for a tool of this program
+// that reads stacks.
 // By the environment, because a hook may have left the group and the session. /proc shows it as it was at
 // exec.
-bool is_risk_hook(pid_t process) {
-  const std::string mark = std::string(kHookVariable) + "=" + kRiskHookName;
+bool is_left_alone(pid_t process) {
+  const std::string mark = std::string(kHookVariable) + "=";
   std::ifstream environment("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
   for (std::string entry; std::getline(environment, entry, '\0');) {
-    if (entry == mark) return true;
+    if (entry == mark + kRiskHookName || entry == mark + kStackToolName) return true;
   }
   return false;
+}
+
+// Each process and its parent.
+std::vector<std::pair<pid_t, pid_t>> all_processes() {
+  std::vector<std::pair<pid_t, pid_t>> all;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
+    const auto process = parse_int(at->path().filename().native());
+    if (!process) continue;
+    std::string text;
+    std::getline(std::ifstream(at->path() / "stat"), text);
+    // "4711 (name) S 4242 …"; the name may hold any byte, so search from its end.
+    const auto name_end = text.rfind(") ");
+    if (name_end == std::string::npos || name_end + 4 >= text.size()) continue;
+    const auto parent_end = text.find(' ', name_end + 4);
+    const auto parent = parse_int(text.substr(name_end + 4, parent_end - name_end - 4));
+    if (parent) all.emplace_back(static_cast<pid_t>(*process), static_cast<pid_t>(*parent));
+  }
+  return all;
 }
 
 }  // namespace
@@ -96,20 +117,24 @@ std::optional<int> SignalInbox::wait(Duration limit) {
 
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
-  std::error_code gone;
-  for (std::filesystem::directory_iterator at("/proc", gone), end; !gone && at != end; at.increment(gone)) {
-    const auto process = parse_int(at->path().filename().native());
-    if (!process) continue;
-    std::string text;
-    std::getline(std::ifstream(at->path() / "stat"), text);
-    // "4711 (name) S 4242 …"; the name may hold any byte, so search from its end.
-    const auto name_end = text.rfind(") ");
-    if (name_end == std::string::npos || name_end + 4 >= text.size()) continue;
-    const auto parent_end = text.find(' ', name_end + 4);
-    const auto found = parse_int(text.substr(name_end + 4, parent_end - name_end - 4));
-    if (found && *found == parent) children.push_back(static_cast<pid_t>(*process));
+  for (const auto& [process, its_parent] : all_processes()) {
+    if (its_parent == parent) children.push_back(process);
   }
   return children;
+}
+
+std::vector<pid_t> with_descendants(const std::vector<pid_t>& processes) {
+  const auto all = all_processes();
+  std::vector<pid_t> found = processes;
+  // Grows while it is walked.
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const auto& [process, parent] : all) {
+      if (parent == found[i] && std::find(found.begin(), found.end(), process) == found.end()) {
+        found.push_back(process);
+      }
+    }
+  }
+  return found;
 }
 
 std::string signal_name(int signal) {
@@ -150,7 +175,7 @@ std::vector<pid_t> AttendedChild::left_behind() {
   std::vector<pid_t> children = children_of(getpid());
   // send_to_all() reaches those of the group. The command of a risk hook may outlive its run.
   std::erase_if(children, [this](pid_t child) {
-    return child == id_ || is_risk_hook(child) || is_anothers(child) || getpgid(child) == id_;
+    return child == id_ || is_left_alone(child) || is_anothers(child) || getpgid(child) == id_;
   });
   return children;
 }

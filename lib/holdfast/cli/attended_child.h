@@ -65,6 +65,8 @@ struct Ending {
 std::string to_text(const Ending& ending);
 // Includes children that have ended and were not reaped.
 std::vector<pid_t> children_of(pid_t parent);
+// These processes, and all that descend from them, without repetition.
+std::vector<pid_t> with_descendants(const std::vector<pid_t>& processes);
 std::string signal_name(int signal);  // "SIGTERM"; "signal 42" for a signal without a name
 
 class AttendedChild {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/env.h"
@@ -22,6 +23,7 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/launched_ranks.h"
 #include "holdfast/cli/listening_socket.h"
+#include "holdfast/cli/stall_evidence.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -37,6 +39,7 @@ constexpr Duration kTogether = 3s;
 constexpr Duration kBetweenLooks = 1s;
 // The end of a process that a rank left behind may come without SIGCHLD.
 constexpr Duration kBetweenLooksAtGroups = 5ms;
+constexpr Duration kBetweenLooksForEvidence = 20ms;
 // As a trainer counts them (signal_latch.cc): sent to a whole service, one SIGINT comes by its supervisor,
 // too.
 constexpr Duration kPassedOn = 200ms;
@@ -135,6 +138,7 @@ class Launch {
       if (end_at_ && Clock::real().now() >= *end_at_) end_those_who_stay();
       say_who_stays();
       if (kill_at_ && Clock::real().now() >= *kill_at_) {
+        keep_evidence("it has not left within its grace period");
         log_warning("{} did not end: killed", ranks_->living());
         ranks_->send(SIGKILL);
         kill_at_ = Clock::real().now() + kBetweenKills;
@@ -216,12 +220,21 @@ class Launch {
   void end_those_who_stay() {
     end_at_.reset();
     if (ranks_->ended() || kill_at_) return;
+    keep_evidence("the first rank has ended, and " + ranks_->living() + " has not");
     const Duration grace = time_to_leave();
     log_warning(
         "{} did not end within {} of the first rank's end (--leave-timeout): SIGTERM, and SIGKILL in {}",
         ranks_->living(), format_duration(options_.leave_timeout), format_duration(grace));
     ranks_->send(SIGTERM);
     kill_no_later_than(grace);
+  }
+
+  // Once, for whatever comes first. Whoever has asked for a stop knows why the ranks end, and is in a hurry.
+  void keep_evidence(const std::string& why) {
+    if (asked_to_stop_ || std::exchange(evidence_kept_, true)) return;
+    Stall stall{.by = "launch", .why = why, .processes = with_descendants(ranks_->living_processes())};
+    find_run(stall);
+    keep_stall_evidence(stall, [this] { pass_on(inbox_.wait(kBetweenLooksForEvidence)); });
   }
 
   void say_who_stays() {
@@ -270,6 +283,7 @@ class Launch {
   std::optional<SteadyTime> interrupted_;  // the last SIGINT
   bool failed_ = false;
   bool one_left_ = false;  // interrupted
+  bool evidence_kept_ = false;
   std::optional<SteadyTime> ask_at_;
   std::optional<SteadyTime> end_at_;   // SIGTERM for ranks that remain after complete ones
   std::optional<SteadyTime> word_at_;  // next log line about ranks that remain
@@ -294,6 +308,9 @@ grace period (HOLDFAST_TERM_GRACE and 5 s; 2 min if it is not set) get SIGKILL.
 
 If a process fails, or if launch itself is killed, the others get SIGTERM, and SIGKILL after the grace period (30 s
 if HOLDFAST_TERM_GRACE is not set). If a process leaves interrupted (75), those that still run 3 s later get SIGTERM.
+
+Before launch ends a process that hangs, it writes what its threads do into attempts/<n>.stall.txt of the run directory,
+or into TMPDIR where it cannot tell the run directory. That takes 5 s at most, and is left out after a stop signal.
 
 Programs that do not use Holdfast need --master, because they do not take over rank 0's socket.
 

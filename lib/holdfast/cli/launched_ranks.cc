@@ -98,6 +98,14 @@ std::string LaunchedRanks::living() const {
   return (text.find(',') == std::string::npos ? "rank " : "ranks ") + text;
 }
 
+std::vector<pid_t> LaunchedRanks::living_processes() const {
+  std::vector<pid_t> living;
+  for (const Process& process : processes_) {
+    if (!process.ended) living.push_back(process.id);
+  }
+  return living;
+}
+
 void LaunchedRanks::send(int signal) const {
   for (const Process& process : processes_) {
     // A rank passes other signals on by itself, and must get each only once.

@@ -45,6 +45,7 @@ class LaunchedRanks {
   // In the order in which they ended.
   const std::vector<RankEnding>& endings() const { return endings_; }
   std::string living() const;  // "rank 2", "ranks 2, 3"
+  std::vector<pid_t> living_processes() const;
 
   // To the command of every running rank; SIGKILL to its whole group.
   void send(int signal) const;

@@ -18,6 +18,7 @@
 #include "holdfast/cli/html_report.h"
 #include "holdfast/cli/json_output.h"
 #include "holdfast/cli/new_file.h"
+#include "holdfast/cli/run_view.h"
 #include "holdfast/cli/table.h"
 #include "holdfast/cli/timeline.h"
 #include "holdfast/ledger/goodput.h"
@@ -141,7 +142,7 @@ Json json_of(const LifeAccount& life) {
   return json;
 }
 
-void print_account_as_json(const RunAccount& run) {
+void print_account_as_json(const RunAccount& run, const std::vector<std::string>& stalls) {
   Json lives = Json::array();
   for (const LifeAccount& life : run.lives) lives.push_back(json_of(life));
   print_json({{"goodput", run.goodput},
@@ -155,7 +156,8 @@ void print_account_as_json(const RunAccount& run) {
               {"never_started", run.never_started},
               {"skipped_lines", run.skipped_lines},
               {"lost_lines", run.lost_lines},
-              {"attempts", lives}});
+              {"attempts", lives},
+              {"stalls", stalls}});
 }
 
 // A full disk leaves the old one.
@@ -229,8 +231,9 @@ int run_report(const ReportRequest& options) {
     const std::string name = printable(options.directory.string(), 100);
     write_picture(options.html, html_report(name, *directory, lives, account));
   }
+  const std::vector<std::string> stalls = stall_files(*directory);
   if (options.json) {
-    print_account_as_json(account);
+    print_account_as_json(account, stalls);
   } else if (account.lives.empty()) {
     std::cout << "no attempt has trained in " << shown(options.directory) << '\n';
   } else {
@@ -238,6 +241,10 @@ int run_report(const ReportRequest& options) {
               << counted(static_cast<std::int64_t>(account.lives.size()), "life", "lives") << "\n\n";
     print_summary(account);
     print_lives(account);
+  }
+  if (!options.json) {
+    if (!stalls.empty()) std::cout << '\n';
+    for (const std::string& file : stalls) std::cout << "an attempt hung: " << file << '\n';
   }
   return 0;
 }

@@ -1,6 +1,8 @@
 #include "holdfast/cli/run_view.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
@@ -59,6 +61,20 @@ std::optional<WallTime> RunView::last_sign() const {
   return sign;
 }
 
+std::vector<std::string> stall_files(Directory& run) {
+  std::set<AttemptNumber> attempts;
+  const auto folder = run.open_directory(kAttemptsDirectory, false);
+  if (!folder) return {};
+  for (const DirectoryEntry& entry : folder->list()) {
+    if (const auto attempt = parse_stall_name(entry.name)) attempts.insert(*attempt);
+  }
+  std::vector<std::string> files;
+  for (const AttemptNumber attempt : attempts) {
+    files.push_back(std::string(kAttemptsDirectory) + "/" + stall_name(attempt));
+  }
+  return files;
+}
+
 RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) {
   RunView view{.directory = directory.string(), .now = clock.wall_now()};
   const auto run = open_run_directory(directory);
@@ -82,6 +98,7 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
     view.durable_since = staged_at(examine(*run, state->checkpoint, Depth::index));
   }
   view.home = read_home_record(*run);
+  if (auto stalls = stall_files(*run); !stalls.empty()) view.stall = std::move(stalls.back());
   try {
     view.volume = volume_space(directory);
   } catch (const IoError&) {  // the rest is worth showing without it

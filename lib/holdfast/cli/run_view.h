@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/io/volume_space.h"
@@ -34,12 +35,16 @@ struct RunView {
   std::string refusal = {};
   std::optional<VolumeSpace> volume = {};
   std::optional<HomeRecord> home = {};  // nullopt: no mirror was ever here
+  std::string stall = {};               // the newest "attempts/<n>.stall.txt"; empty: none
 
   // The attempt said how it ended, in its state or at least in its ledger.
   bool ended() const;
   // Newest sign of life, by the wall clock of the machine that trains; nullopt: it gave none.
   std::optional<WallTime> last_sign() const;
 };
+
+// The files that tell where attempts hung, oldest first: "attempts/3.stall.txt".
+std::vector<std::string> stall_files(Directory& run);
 
 RunView look_at_run(const std::filesystem::path& directory, const Clock& clock = Clock::real());
 

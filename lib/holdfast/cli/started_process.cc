@@ -13,6 +13,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"
 
@@ -31,11 +32,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // Runs between fork and exec, so it makes only async-signal-safe calls.
 [[noreturn]] void become(char* const* words, char* const* settings, const ProcessOptions& options,
-                         const SignalInbox& inbox, pid_t wrapper, int report) {
+                         const SignalInbox& inbox, pid_t wrapper, pid_t tracer, int report) {
   setpgid(0, 0);
   // A wrapper that is killed can pass nothing on, and its command would train on without one.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != wrapper) _exit(128 + SIGTERM);  // the wrapper died before prctl()
+  // Where Yama restricts ptrace(2), the tools that read stacks descend from the wrapper, and not from the
+  // command. This survives exec, for the command itself and not for its children.
+  if (prctl(PR_SET_PTRACER, tracer) != 0) prctl(PR_SET_PTRACER, wrapper);
   if (options.announced_to >= 0) {
     const pid_t own = getpid();
     [[maybe_unused]] const auto written = write(options.announced_to, &own, sizeof own);
@@ -64,6 +68,13 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   _exit(code == ENOENT ? 127 : 126);
 }
 
+// The outermost wrapper that may read stacks: below `supervise`, a launcher's ranks are read by both.
+pid_t tracer_above(pid_t wrapper) {
+  const std::string supervisor = env_text(kEnvSupervisor).value_or("");
+  const auto process = parse_int(supervisor.substr(0, supervisor.find('.')));  // see predecessor.h
+  return process && *process > 0 ? static_cast<pid_t>(*process) : wrapper;
+}
+
 }  // namespace
 
 StartedProcess start_process(std::vector<std::string> command, const ProcessOptions& options,
@@ -75,8 +86,9 @@ StartedProcess start_process(std::vector<std::string> command, const ProcessOpti
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) throw IoError("pipe", command.front(), errno);
   const pid_t wrapper = getpid();
+  const pid_t tracer = tracer_above(wrapper);
   StartedProcess started{.id = fork(), .report = report[0], .command = command.front()};
-  if (started.id == 0) become(words.data(), variables.data(), options, inbox, wrapper, report[1]);
+  if (started.id == 0) become(words.data(), variables.data(), options, inbox, wrapper, tracer, report[1]);
   // Kept now, because the calls below may change it.
   const int refused = errno;
   close(report[1]);

@@ -52,6 +52,7 @@ class Report {
     report["blind"] = blind_sources();
     put_volume(report);
     put_home(report);
+    if (!view_.stall.empty()) report["stall"] = view_.stall;
     return report;
   }
 

@@ -251,6 +251,7 @@ std::vector<std::string> status_screen(const Json& report, const Paint& paint, s
                    time_in(source, "blind_s").value_or("a while") + (why.empty() ? "" : " (" + why + ")"),
                Color::warning);
   }
+  screen.row("stall", text_in(report, "stall"));
   screen.row("volume", volume_text(report));
   return screen.take();
 }

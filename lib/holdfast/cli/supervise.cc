@@ -48,6 +48,9 @@ After a notice that this machine ends within ten minutes, supervise waits before
 Processes that COMMAND leaves behind, in any session, get SIGTERM and end before the next start. With --directory,
 so does a trainer on this machine whose supervisor was killed.
 
+Before it ends a COMMAND whose step stands still, it writes what the threads do into attempts/<n>.stall.txt of the run
+directory, or into TMPDIR where that fails: stacks (eu-stack, gdb), waits, last records, GPU processes; 5 s and 1 MiB at most.
+
 A trainer that cannot save, for a reason that cannot pass by itself, ends with 74 after an hour
 (HOLDFAST_GIVE_UP_UNSAVED).
 

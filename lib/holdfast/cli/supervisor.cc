@@ -1,5 +1,7 @@
 #include "holdfast/cli/supervisor.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <system_error>
@@ -218,11 +220,14 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
                static_cast<std::int64_t>(child.id()));
     }
     if (!told && !asked_to_stop_) {
-      if (const auto stood = look_for_stall()) {
-        attended.stood_still = *stood;
-        log_warning("{}: it gets SIGTERM, and {} to commit and leave", *stood,
+      if (auto stall = look_for_stall()) {
+        attended.stood_still = stall->why;
+        stall->processes = with_descendants(children_of(getpid()));
+        keep_stall_evidence(*stall, [&] { heard(inbox_.wait(20ms), &child); });
+        log_warning("{}: it gets SIGTERM, and {} to commit and leave", stall->why,
                     format_duration(time_to_leave()));
-        child.send(stop_signal_);
+        // A stop that came meanwhile was passed on.
+        if (!asked_to_stop_) child.send(stop_signal_);
         told = Clock::real().now();
       }
     }
@@ -245,7 +250,7 @@ Supervisor::Attended Supervisor::attend(AttendedChild& child) {
 
 // Reads the ledger of the command's own newest attempt, while signals are handled. A read that hangs (the
 // volume is gone) proves nothing, so it ends no trainer.
-std::optional<std::string> Supervisor::look_for_stall() {
+std::optional<Stall> Supervisor::look_for_stall() {
   if (!watches_steps_) return std::nullopt;
   const SteadyTime now = Clock::real().now();
   if (!looking_at_ledger_) {
@@ -261,7 +266,11 @@ std::optional<std::string> Supervisor::look_for_stall() {
   if (!account_.is_of_this_life(found.newest)) return std::nullopt;
   const auto stood = stall_watch_.standing();
   if (!stood || *stood < stall_watch_.limit()) return std::nullopt;
-  return "step " + std::to_string(stall_watch_.step()) + " has stood still for " + format_duration(*stood);
+  return Stall{.by = "supervise",
+               .why = "step " + std::to_string(stall_watch_.step()) + " has stood still for " +
+                      format_duration(*stood),
+               .directory = options_.directory,
+               .attempt = found.newest.attempt};
 }
 
 // A launcher died and its trainer did not. Ends the trainer, because two must not run at once.

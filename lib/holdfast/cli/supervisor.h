@@ -17,6 +17,7 @@
 #include "holdfast/cli/restart_policy.h"
 #include "holdfast/cli/run_account.h"
 #include "holdfast/cli/slurm_job.h"
+#include "holdfast/cli/stall_evidence.h"
 #include "holdfast/cli/stall_watch.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -68,7 +69,7 @@ class Supervisor {
   bool heard(const std::optional<int>& signal, const AttendedChild* child);
 
   Attended attend(AttendedChild& child);
-  std::optional<std::string> look_for_stall();
+  std::optional<Stall> look_for_stall();
   bool clear(AttendedChild& child);
   bool end_orphan(const ProcessIdentity& trainer, const std::string& attempt);
   void pause(AttendedChild& last, Duration delay);

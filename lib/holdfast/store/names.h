@@ -6,6 +6,7 @@
 //   HOME_STATE.json                       what a mirror says about the copies elsewhere; decides nothing
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
 //   attempts/3.progress.json              what attempt 3 does now; decides nothing
+//   attempts/3.stall.txt                  where attempt 3 hung; decides nothing
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
 // A name counts only if its numbers, written again, give the same name: no two names mean one file.
 //
@@ -49,6 +50,7 @@ HOLDFAST_EXPORT std::string ledger_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string claim_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string state_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string progress_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string stall_name(AttemptNumber attempt);
 
 HOLDFAST_EXPORT std::optional<FileId> parse_checkpoint_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<FileId> parse_damaged_name(std::string_view name);
@@ -56,6 +58,7 @@ HOLDFAST_EXPORT std::optional<AttemptNumber> parse_temporary_name(std::string_vi
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_claim_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_state_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_progress_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_stall_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
 // True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.

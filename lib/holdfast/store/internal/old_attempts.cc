@@ -52,8 +52,9 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
     const auto claim = parse_claim_name(entry.name);
     if (claim && *claim <= last) old.push_back(entry.name);
     const auto progress = parse_progress_name(entry.name);
-    // Progress decides nothing, so it goes with its claim.
-    if (progress && *progress <= last) old.push_back(entry.name);
+    const auto stall = parse_stall_name(entry.name);
+    // Neither decides anything, so both go with their claim.
+    if ((progress && *progress <= last) || (stall && *stall <= last)) old.push_back(entry.name);
     if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
   }
   // The fsync of our claim also made the newer state durable, so it outlives a crash.
