@@ -23,10 +23,72 @@ Ended check_without(const std::string& left_out, const Words& options = {"--step
 TEST(Check, AWholeProgramIsProven) {
   const Ended ended = check_without("nothing", {"--steps", "40", "--stdout"});
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
-  EXPECT_THAT(ended.out, AllOf(HasSubstr("killed in the middle"), HasSubstr("killed right after a save"),
-                               HasSubstr("killed at an epoch's end"),
-                               ContainsRegex("resumed from step 14: 26 steps computed again, bit-identical"),
-                               HasSubstr("\nPROVEN\n")));
+  EXPECT_THAT(ended.out,
+              AllOf(HasSubstr("killed in the middle"), HasSubstr("killed right after a save"),
+                    HasSubstr("killed at an epoch's end"),
+                    ContainsRegex("resumed from step 14: 26 steps computed again, bit-identical"),
+                    HasSubstr("\nPROVEN for steps 1 to 40; latest resume at 36; nothing is said")));
+}
+
+TEST(Check, WithoutStepsTheFirstLifeIsLongEnough) {
+  const Ended ended = check_without("nothing", {"--kills", "1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, ContainsRegex("PROVEN for steps 1 to [0-9]{2,4}; latest resume at [0-9]+; "));
+  EXPECT_THAT(ended.out, testing::Not(HasSubstr("was seen"))) << "an epoch's end, and an evaluation";
+}
+
+// What begins after the middle, and what lasts for two steps after another value changed.
+TEST(Check, WhatBeginsLateIsFound) {
+  EXPECT_EQ(check_without("phase", {"--steps", "40", "--kills", "2"}).exit_code, 0) << "only early resumes";
+  Ended ended = check_without("phase", {"--steps", "40", "--kills", "3"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("killed late, after step 38; resumed from step 36\nNOT PROVEN: step 37"));
+  ended = check_without("stage");
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("killed right after a change of kept.stage, after step 35; resumed from "
+                                   "step 33\nNOT PROVEN: step 34"));
+}
+
+TEST(Check, WhatDiffersIsNamed) {
+  const Ended ended = check_without("rate");
+  EXPECT_THAT(ended.out, ContainsRegex("NOT PROVEN: step 15: the loss differs\n  tensors: [0-9]+ of [0-9]+ "
+                                       "differ after this step: first"));
+  EXPECT_THAT(
+      ended.out,
+      AllOf(HasSubstr("attributes that differ after this step (straight, resumed):\n    kept.average  "),
+            HasSubstr("\n    kept.hidden   ")));
+}
+
+TEST(Check, APartThatComesLateIsNeverProven) {
+  const Ended ended = check_without("added");
+  EXPECT_EQ(ended.exit_code, 70) << ended.out << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("comes after resume()"));
+  const Ended group = check_without("group");
+  EXPECT_EQ(group.exit_code, 70) << group.out << group.err;
+  EXPECT_THAT(group.err, HasSubstr("'first_optimizer' has 2 parameter groups and had 1"));
+}
+
+TEST(Check, AFileThatTheProgramLeavesIsCompared) {
+  EXPECT_EQ(check_without("best").exit_code, 0) << "no step reads the best value";
+  Ended ended = check_without("best", {"--steps", "40", "--output", "best"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("NOT PROVEN: best differs from byte 0 on"));
+  EXPECT_EQ(check_without("kept_best", {"--steps", "40", "--output", "best"}).exit_code, 0);
+  ended = check_without("nothing", {"--steps", "40", "--output", "best"});
+  EXPECT_EQ(ended.exit_code, 70);
+  EXPECT_THAT(ended.err, HasSubstr("the first life left no such file"));
+}
+
+// Outside of the trial's folder, a file of the user is put back.
+TEST(Check, AFileOfTheUserIsPutBack) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "best";
+  std::ofstream(file) << "of the real run";
+  const Ended ended = check({HOLDFAST_CHECKED_PROGRAM, "/nowhere", "kept_best", file.string()},
+                            {"--steps", "40", "--kills", "1", "--output", file.string()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(read_text(file), "of the real run");
+  EXPECT_FALSE(std::filesystem::exists(file.string() + ".before-check"));
 }
 
 TEST(Check, TheExampleIsProven) {
@@ -43,6 +105,23 @@ TEST(Check, WhatIsLeftOutIsFound) {
                 AllOf(ContainsRegex("NOT PROVEN: step 1[5-7]: the (loss|state)"), HasSubstr("usual causes:")))
         << left_out;
   }
+}
+
+TEST(Check, AFileBesideTheRunIsTheTrialsOwn) {
+  const TemporaryFolder folder;
+  const auto side_file = folder.path() / "ring";
+  std::ofstream(side_file) << "of the real run";
+  const std::string run = folder.path() / "run";
+  const Ended ended = check({HOLDFAST_CHECKED_PROGRAM, run, "slack"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(read_text(side_file), "of the real run");
+  EXPECT_FALSE(std::filesystem::exists(run));
+}
+
+// What was overwritten after the checkpoint is lost.
+TEST(Check, ARingInAFileNeedsSlack) {
+  const Ended ended = check_without("ring");
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
 }
 
 TEST(Check, StandardOutputIsComparedWhereAsked) {

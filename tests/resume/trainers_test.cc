@@ -53,7 +53,7 @@ TEST_P(Trainers, PortIsProvenByCheck) {
   const Family& family = GetParam();
   const Ended ended = check();
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
-  EXPECT_THAT(ended.out, HasSubstr("PROVEN\n"));
+  EXPECT_THAT(ended.out, HasSubstr("\nPROVEN for steps 1 to 30; "));
   EXPECT_EQ(ended.out.find("killed at an epoch's end") != std::string::npos, family.ends_epochs) << ended.out;
   if (family.doubt.empty()) {
     EXPECT_THAT(ended.out, Not(HasSubstr("warnings")));

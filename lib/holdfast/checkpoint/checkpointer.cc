@@ -175,6 +175,7 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
   parts.engine.boundary.settle();
   const internal::Waiting waiting(parts.run.time);
   parts.engine.evaluation.enter();
+  if (parts.trial) parts.trial->evaluation_seen();
   parts.ensemble->enter_evaluation();
 }
 
@@ -189,6 +190,7 @@ void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluat
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
   parts_->engine.boundary.settle();
+  if (parts_->trial) parts_->trial->evaluation_seen();
   if (parts_->engine.saves.measure(name, value)) parts_->ensemble->save_best(name, value);
 }
 
@@ -230,6 +232,8 @@ Checkpointer::~Checkpointer() {
 }
 
 // At any time.
+
+std::filesystem::path Checkpointer::directory() const { return parts_->run.options.directory; }
 
 AttemptNumber Checkpointer::attempt() const { return parts_->run.started.record.attempt; }
 

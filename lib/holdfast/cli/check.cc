@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/cli/commands.h"
 #include "holdfast/cli/durations.h"
+#include "holdfast/cli/left_file.h"
 #include "holdfast/cli/started_process.h"
 #include "holdfast/cli/trial_story.h"
 
@@ -27,8 +29,10 @@ namespace {
 
 struct CheckRequest {
   std::vector<std::string> command;
-  std::int64_t steps = 60;
-  bool output = false;
+  std::int64_t steps = 0;  // 0: the straight life decides
+  std::size_t kills = 8;
+  bool standard_output = false;
+  std::string file;  // that the program leaves; empty: none
   std::string stall_timeout = "10min";
 };
 
@@ -111,34 +115,66 @@ class Check {
 
  private:
   int prove() {
+    if (!request_.file.empty()) file_.emplace(folder_.path(), request_.file);
+    begin_anew();
     const TrialLife straight = live("straight", {.stop_at = request_.steps}, false);
     require_something(straight);
     // Read now, because the next life overwrites the file.
     doubts_ = doubts_in(all_of(folder_.path() / "err"));
+    const std::string left = left_by_straight();
     const std::int64_t last = straight.steps.back().step;
-    const auto moments = moments_of(straight.steps);
+    const auto moments = moments_of(straight, request_.kills);
+    std::int64_t latest = 0;
     // A kill, not a stop: a program that saves before it leaves computes no step again, so nothing could be
     // compared.
     for (const TrialMoment& moment : moments) {
       // Each trial begins without a checkpoint, so that nothing of the one before helps it.
-      std::filesystem::remove_all(trial_run(folder_.path()));
-      live("killed " + moment.name,
-           {.stop_at = request_.steps, .save_at = moment.save_at, .kill_at = moment.kill_at}, true);
+      begin_anew();
+      live("killed " + moment.name, {.stop_at = last, .save_at = moment.save_at, .kill_at = moment.kill_at},
+           true);
       const TrialLife resumed =
-          live("resumed from step " + format_count(moment.save_at), {.stop_at = request_.steps}, false);
-      const std::string found = difference(straight, resumed, moment.save_at, request_.output);
+          live("resumed from step " + format_count(moment.save_at), {.stop_at = last}, false);
+      std::string found = difference(straight, resumed, moment.save_at, request_.standard_output);
+      if (found.empty() && file_) found = difference_of_files(request_.file, left, file_->content());
       if (!found.empty()) return refuse(moment, found);
-      std::cout << "killed " << moment.name << ", after step " << format_count(moment.kill_at)
+      latest = std::max(latest, moment.save_at);
+      std::cout << "killed " << printable(moment.name) << ", after step " << format_count(moment.kill_at)
                 << "; resumed from step " << format_count(moment.save_at) << ": "
                 << format_count(last - moment.save_at) << " steps computed again, bit-identical\n";
     }
-    if (moments.size() < 3) std::cout << "no end of an epoch was seen: a larger --steps may reach one\n";
-    std::cout << doubts_ << "PROVEN\n";
+    say_unseen(straight);
+    std::cout << doubts_ << "PROVEN for steps " << format_count(straight.steps.front().step) << " to "
+              << format_count(last) << "; latest resume at " << format_count(latest)
+              << "; nothing is said about what begins later\n";
     return static_cast<int>(ExitCode::complete);
   }
 
+  void begin_anew() const {
+    begin_trial_anew(folder_.path());
+    if (file_) file_->begin_anew();
+  }
+
+  std::string left_by_straight() const {
+    if (!file_) return {};
+    if (auto content = file_->content()) return *std::move(content);
+    throw Error(
+        "--output " + request_.file +
+        ": the first life left no such file, neither beside its run (Checkpointer::directory()) nor in "
+        "the working directory; a larger --steps may come to where it is written");
+  }
+
+  static void say_unseen(const TrialLife& straight) {
+    const TrialStep &first = straight.steps.front(), &last = straight.steps.back();
+    if (first.epoch == last.epoch) {
+      std::cout << "no end of an epoch was seen: a larger --steps may reach one\n";
+    }
+    if (last.evaluations == 0) {
+      std::cout << "no evaluation was seen (Checkpointer::EvaluationScope, metric())\n";
+    }
+  }
+
   int refuse(const TrialMoment& moment, const std::string& found) const {
-    std::cout << "killed " << moment.name << ", after step " << format_count(moment.kill_at)
+    std::cout << "killed " << printable(moment.name) << ", after step " << format_count(moment.kill_at)
               << "; resumed from step " << format_count(moment.save_at) << '\n'
               << "NOT PROVEN: " << found << '\n'
               << kUsualCauses << doubts_;
@@ -168,11 +204,12 @@ class Check {
     write_orders(folder_.path(), orders);
     const auto out = folder_.path() / "out";
     const auto error = folder_.path() / "err";
-    const int status = run_command(orders, out, error);
-    TrialLife life = {read_steps(folder_.path()), all_of(out)};
+    const int status = run_command(out, error);
+    TrialLife life = {read_steps(folder_.path()), all_of(out), read_values(folder_.path())};
     // A step beyond the stop means that the loop ignored it.
-    const bool reached = !life.steps.empty() && life.steps.back().step > orders.stop_at;
-    if (reached) throw Error("the program trains on after Decision::stop; it must leave its loop then");
+    const std::size_t taken = life.steps.size();
+    if (taken > 1 && life.steps[taken - 2].stops)
+      throw Error("the program trains on after Decision::stop; it must leave its loop then");
     // SIGKILL is what the orders asked the program to do to itself.
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed) return life;
     if (killed) throw Error("the program did not come to step " + format_count(orders.kill_at) + " again");
@@ -191,8 +228,7 @@ class Check {
     return file;
   }
 
-  int run_command(const TrialOrders& orders, const std::filesystem::path& out,
-                  const std::filesystem::path& error) {
+  int run_command(const std::filesystem::path& out, const std::filesystem::path& error) {
     const int output = open_new(out);
     const int errors = open_new(error);
     // Into files: the offset of standard output then tells how much each step has printed.
@@ -220,7 +256,7 @@ class Check {
       if (now - progress < stall_timeout_) continue;
       end_now(started.id);
       // The steps are read after the kill, so that the message names the last one that was taken.
-      throw Error(stalled(orders, error));
+      throw Error(stalled(error));
     }
     ::kill(-started.id, SIGKILL);  // what it left behind
     if (const std::string why = why_not_started(started); !why.empty()) throw UsageError(why);
@@ -232,13 +268,13 @@ class Check {
     ::waitpid(group, nullptr, 0);
   }
 
-  std::string stalled(const TrialOrders& orders, const std::filesystem::path& error) const {
+  std::string stalled(const std::filesystem::path& error) const {
     const auto steps = read_steps(folder_.path());
-    const bool told = !steps.empty() && steps.back().step == orders.stop_at;
+    const bool told = !steps.empty() && steps.back().stops;
     return "life " + std::to_string(lives_) + " of the program " +
            (steps.empty() ? std::string("took no step")
-            : told        ? "was told to stop at step " + format_count(orders.stop_at) + ", and did not end"
-                          : "took no step after step " + format_count(steps.back().step)) +
+            : told ? "was told to stop at step " + format_count(steps.back().step) + ", and did not end"
+                   : "took no step after step " + format_count(steps.back().step)) +
            " for " + format_duration(stall_timeout_) +
            ", and was killed; nothing is proven. If it was only slow, give a longer --stall-timeout. Its "
            "last lines:\n" +
@@ -249,6 +285,7 @@ class Check {
   const Duration stall_timeout_;
   SignalInbox inbox_;
   TrialFolder folder_;
+  std::optional<LeftFile> file_;
   int lives_ = 0;
   std::string doubts_;
 };
@@ -261,14 +298,21 @@ int run_check(const CheckRequest& request) {
 }
 
 constexpr char kCheckFooter[] =
-    R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), in the middle, right after a save, and at an
-epoch's end (if the state knows its position in the data, and an epoch ends within N steps). Each time it resumes from a checkpoint
-before the end, and computes every later step again. The loss and the digest of the state must be equal at every step, bit
-for bit. COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. It must be one process, and start
-with the same random numbers every time.
+    R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), K times: in the middle, right after a save, late, at an
+epoch's end (if the state knows its position in the data), right after the state changed its form or a value that had stood
+still, and elsewhere. Each time it resumes from a checkpoint before the kill, and computes every later step again. The loss and
+the digest of the state must be equal at every step, bit for bit. Without --steps the first life decides: at least 60 steps,
+more until it has seen an epoch's end and an evaluation (EvaluationScope, metric()), at most 1000 steps or 10 s of training.
 
-Exit code: 0 PROVEN; 1 NOT PROVEN, with the first step that differs; 64 wrong options; 70 COMMAND failed or hung, or
-there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.
+COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. A file that COMMAND keeps beside its run
+must be named from Checkpointer::directory(), which is in that folder then; under any other name the real file is overwritten.
+It must be one process, and start with the same random numbers every time.
+
+--output FILE compares what the program leaves: a best model that no later step reads decides nothing else. FILE lies beside the
+trial's run, in it, or anywhere: then a file of yours is put aside meanwhile, as FILE.before-check.
+
+Exit code: 0 PROVEN, and for which steps; 1 NOT PROVEN, with the first step that differs and what differs there; 64 wrong
+options; 70 COMMAND failed or hung, or there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.
 
 Example:
   holdfast check --steps 200 -- ./train --checkpoint-dir /mnt/ckpt/run1)";
@@ -282,11 +326,18 @@ void add_check(CLI::App& app, const std::vector<std::string>& wrapped, Command& 
   CLI::App* const command = app.add_subcommand(
       "check",
       "Kill and resume your own trainer, and prove that it computes the same: check [OPTIONS] -- COMMAND...");
-  command->add_option("--steps", request->steps, "number of steps of each life; the last one ends there")
+  command
+      ->add_option("--steps", request->steps,
+                   "number of steps of each life (default: as the first life decides)")
       ->check(CLI::Range(std::int64_t{kFewestSteps}, std::int64_t{1'000'000}))
-      ->type_name("N")
+      ->type_name("N");
+  command->add_option("--kills", request->kills, "number of kills; each takes two more lives")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{100}))
+      ->type_name("K")
       ->capture_default_str();
-  command->add_flag("--stdout", request->output, "compare what is printed to standard output, too");
+  command->add_flag("--stdout", request->standard_output, "compare what is printed to standard output, too");
+  command->add_option("--output", request->file, "compare this file, which the program writes, too")
+      ->type_name("FILE");
   add_time(
       *command, "--stall-timeout", request->stall_timeout,
       "time without a step, or from the stop to the end, after which a life counts as hung and is killed");

@@ -4,6 +4,7 @@
 // Errors: none. Threads: plain values and functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,15 +19,19 @@ struct TrialMoment {
   std::int64_t kill_at = 0;
 };
 
-// Needs at least 4 steps.
-std::vector<TrialMoment> moments_of(const std::vector<TrialStep>& straight);
-
 struct TrialLife {
   std::vector<TrialStep> steps;
-  std::string output;  // all of its standard output
+  std::string output = {};  // all of its standard output
+  std::vector<TrialValue> values = {};
 };
 
+// `most` moments, fewer where the steps are too few: in the middle, right after a save, late, at an epoch's
+// end, then right after the state's form changed, or a value that had stood still for long, then any other.
+// Needs at least 4 steps.
+std::vector<TrialMoment> moments_of(const TrialLife& straight, std::size_t most);
+
 // Empty: from the step after `resumed_at` on everything is equal, to the last step of the straight life.
+// Otherwise the first step that differs, and what of the state differs there.
 std::string difference(const TrialLife& straight, const TrialLife& resumed, std::int64_t resumed_at,
                        bool with_output);
 

@@ -33,6 +33,7 @@ TEST(Checkpointer, FreshStartSavesAndCompletes) {
   CapturedLog log;
   Attempt run(volume.options({SaveEvery::steps(10)}));
   EXPECT_TRUE(run.resumed.fresh);
+  EXPECT_EQ(run.checkpointer.directory(), kRun);
   EXPECT_EQ(run.resumed.step, 0);
   EXPECT_EQ(run.checkpointer.attempt(), 1u);
   EXPECT_EQ(run.checkpointer.last_durable().step, -1);

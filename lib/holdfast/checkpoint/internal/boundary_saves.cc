@@ -161,13 +161,13 @@ void BoundarySaves::tell_changes(const Snapshot& image) const {
       image.step, name_list(names, kShownChanges));
 }
 
-Digest BoundarySaves::digest() const {
+std::shared_ptr<const Snapshot> BoundarySaves::state() const {
   // An image of this boundary spares another copy of the state.
-  if (const Staged held = evaluation_.image(); held && partners_.holds_all()) {
-    return state_digest(*held.snapshot);
-  }
-  if (holds_last()) return state_digest(*last_.snapshot);
-  return state_digest(*partners_.part_of(run_.stager.stage(run_.started.record).snapshot));
+  if (const Staged held = evaluation_.image(); held && partners_.holds_all()) return held.snapshot;
+  if (holds_last()) return last_.snapshot;
+  return partners_.part_of(run_.stager.stage(run_.started.record).snapshot);
 }
+
+Digest BoundarySaves::digest() const { return state_digest(*state()); }
 
 }}}  // namespace holdfast::v0_2::internal

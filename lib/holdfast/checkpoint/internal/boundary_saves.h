@@ -40,7 +40,8 @@ class BoundarySaves {
   // False: no image became free in time, or none is left for the save.
   bool save_last() noexcept;
 
-  // Digest of the state at this boundary.
+  // The state at this boundary, and its digest.
+  std::shared_ptr<const Snapshot> state() const;
   Digest digest() const;
 
  private:

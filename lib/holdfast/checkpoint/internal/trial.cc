@@ -6,12 +6,39 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <utility>
+#include <vector>
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+namespace {
+
+// How long a trial lasts whose last step nobody ordered. Its other lives last as long.
+constexpr std::int64_t kLeastTrialSteps = 60;
+constexpr std::int64_t kEnoughTrialSteps = 200;  // with an epoch's end and an evaluation among them
+constexpr std::int64_t kMostTrialSteps = 1000;
+constexpr Duration kEnoughTrialTime = std::chrono::seconds(5);
+constexpr Duration kMostTrialTime = std::chrono::seconds(10);
+
+constexpr std::size_t kShownOfValue = 60;
+
+std::string form_of_tensor(const TensorSpec& spec) {
+  return std::string(name_of(spec.dtype)) + " " + shape_text(spec.shape);
+}
+
+// Equal only for equal values.
+std::string short_text(const AttributeValue& value) {
+  const std::string text = to_text(value);
+  std::string shown = printable(text, kShownOfValue);
+  if (shown != text) shown += " (" + to_hex(digest_of(std::as_bytes(std::span(text)))) + ")";
+  return shown;
+}
+
+}  // namespace
 
 std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   const auto folder = env_text(kEnvTrial);
@@ -36,29 +63,72 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
 
 void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
   Run& run = engine.run;
-  const std::int64_t step = run.step();
+  const bool ignored_a_stop = stopped_;
   engine.boundary.settle();
-  note(engine.boundary.loss(), run.source.attributes(), engine.boundary_saves.digest());
-  if (step == orders_.save_at) ensemble.save().wait();
-  if (step == orders_.kill_at || step > orders_.stop_at) std::raise(SIGKILL);
-  if (step != orders_.stop_at) return;
-  run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
-}
-
-// `now`: the attributes of the state.
-void Trial::note(std::optional<double> loss, const Attributes& now, const Digest& state) {
+  const auto state = engine.boundary_saves.state();
+  std::vector<Digest> digests;
+  for (std::size_t i = 0; i < state->layout->tensors().size(); ++i) {
+    digests.push_back(tensor_digest(state->bytes(i)));
+  }
+  const std::optional<double> loss = engine.boundary.loss();
+  TrialStep line;
+  line.step = run.step();
+  // As bits, because the runs of a trial are compared bit for bit.
+  line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
+  line.epoch = state->attributes.has("cursor.epoch") ? state->attributes.get_int("cursor.epoch") : 0;
+  line.state = to_hex(state_digest(*state, digests));
+  line.evaluations = evaluations_;
+  line.stops = stopped_ = stops_at(line, run.clock.now());
   // What the step printed must be in the file before its length is read.
   std::cout.flush();
   std::fflush(stdout);
-  TrialStep line;
-  line.step = now.get_int("step");
-  // As bits, because the runs of a trial are compared bit for bit.
-  line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
-  line.epoch = now.has("cursor.epoch") ? now.get_int("cursor.epoch") : 0;
-  line.state = to_hex(state);
   // In a trial standard output is a file, so its offset tells how much was printed.
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
+  note_values(line.step, *state, digests);
   append_step(folder_, line);
+
+  if (line.step == orders_.save_at) ensemble.save().wait();
+  if (line.step == orders_.kill_at || ignored_a_stop) std::raise(SIGKILL);
+  if (stopped_) run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
+}
+
+bool Trial::stops_at(const TrialStep& step, SteadyTime now) {
+  if (orders_.stop_at > 0) return step.step >= orders_.stop_at;
+  if (!first_) first_ = step, began_ = now;
+  if (seen_all_at_ == 0 && step.epoch != first_->epoch && step.evaluations > 0) seen_all_at_ = step.step;
+  const std::int64_t steps = step.step - first_->step + 1;
+  if (steps < kLeastTrialSteps) return false;
+  if (steps >= kMostTrialSteps || now - began_ >= kMostTrialTime) return true;
+  // Some steps must follow what was seen last: only what is computed again is compared.
+  return seen_all_at_ > 0 && step.step >= seen_all_at_ + steps / 5 &&
+         (steps >= kEnoughTrialSteps || now - began_ >= kEnoughTrialTime);
+}
+
+// Writes what has changed since the step before.
+void Trial::note_values(std::int64_t step, const Snapshot& state, std::span<const Digest> digests) {
+  std::map<std::string, TrialValue> present;
+  const auto add = [&](const std::string& name, std::string form, std::string value) {
+    present.emplace(name, TrialValue{step, name, std::move(form), std::move(value)});
+  };
+  const std::vector<TensorSpec>& tensors = state.layout->tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    add(tensors[i].name, form_of_tensor(tensors[i]), to_hex(digests[i]));
+  }
+  for (const auto& [name, attribute] : state.attributes) {
+    if (attribute.role == Role::decides) add(name, "attribute", short_text(attribute.value));
+  }
+  std::vector<TrialValue> changed;
+  for (const auto& [name, value] : present) {
+    const auto before = known_.find(name);
+    const bool same =
+        before != known_.end() && before->second.form == value.form && before->second.value == value.value;
+    if (!same) changed.push_back(value);
+  }
+  for (const auto& [name, value] : known_) {
+    if (!present.contains(name)) changed.push_back({step, name, "", ""});
+  }
+  append_values(folder_, changed);
+  known_ = std::move(present);
 }
 
 }}}  // namespace holdfast::v0_2::internal
