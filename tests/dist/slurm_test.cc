@@ -1,5 +1,5 @@
-// examples/slurm/train.sbatch and `holdfast supervise --requeue-slurm` on a real Slurm: told to stop, out of time,
-// requeued, cancelled, on a node that is lost. The run completes with the bits of one that nothing disturbed.
+// The scripts of examples/slurm and `holdfast supervise --requeue-slurm` on a real Slurm: told to stop, out of time,
+// requeued, cancelled, on a node that is lost or drained. The runs complete with the bits of undisturbed ones.
 #include "dist/slurm.h"
 
 #include <gmock/gmock.h>
@@ -175,6 +175,71 @@ TEST_F(SlurmJob, OfAnArrayIsRequeuedAlone) {
   EXPECT_THAT(element(alone).said(), HasSubstr("interrupted step="));
   EXPECT_THAT(element(other).said(), Not(HasSubstr("interrupted step=")));
   EXPECT_EQ(restarts(element(other).id), "0");
+}
+
+// The first block of the recipe's page, as it stands there. The trainer's steps depend on its seed, so no run can pass
+// for another.
+TEST_F(SlurmJob, OfASweepSurvivesAlone) {
+  const auto steps = [](int seed) { return kSteps + 20 * seed; };
+  const std::filesystem::path root = folder_.path() / "ckpt";
+  const std::filesystem::path train = folder_.path() / "train";
+  write_text(train, "#!/bin/bash\n[[ \"$1 $3 $5\" == '--lr --seed --checkpoint-dir' ]] || exit 64\n"
+                    "exec " HOLDFAST_DRIVER " \"$6\" $((" + std::to_string(kSteps) +
+                        " + 20 * $4)) every=10 pace-us=10000\n");
+  std::filesystem::permissions(train, std::filesystem::perms::owner_all);
+  const std::string block = "s,/mnt/ckpt," + root.string() + ",; s,examples/slurm/," HOLDFAST_SOURCE_DIR "/&,";
+  const std::string submitted = cluster_->run(
+      {"/bin/bash", "-c",
+       "cd \"$1\" && mkdir ckpt && sed '/^```sh/,/^```/!d; /^```sh/d; /^```/Q' \"$3\" | sed \"$2\" | bash -eu",
+       "sh", folder_.path().string(), block, HOLDFAST_SOURCE_DIR "/examples/slurm/README.md"},
+      {{"HOLDFAST", HOLDFAST_BIN_DIR "/holdfast"},
+       {"HOLDFAST_SOURCES", "signal,file,deadline"},
+       {"OMP_NUM_THREADS", "1"},
+       {"SBATCH_CPUS_PER_TASK", "2"},  // four elements fill a node
+       {"SLURM_CPUS_PER_TASK", "2"}});
+  const std::string array = submitted.substr(submitted.rfind(' ') + 1);
+  const std::vector<std::string> names{"lr01-1", "lr01-2", "lr03-1", "lr03-2", "lr10-1", "lr10-2"};
+  std::vector<Job> elements;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    elements.push_back({.id = array + "_" + std::to_string(i),
+                        .run = root / names[i],
+                        .log = folder_.path() / ("sweep-" + array + "-" + std::to_string(i) + ".log")});
+  }
+  for (const Job& element : elements) ASSERT_TRUE(trains(element)) << submitted << element.said();
+  // One is killed where it stays; the others of its node have to leave.
+  const std::string node = cluster_->field(elements[0].id, "NodeList");
+  const Job& killed = elements[5];
+  ASSERT_NE(cluster_->field(killed.id, "NodeList"), node) << "all elements are on one node";
+  cluster_->run({"scancel", "--signal=KILL", killed.id});
+  cluster_->run({"scontrol", "update", "NodeName=" + node, "State=DRAIN", "Reason=repair"});
+  std::vector<bool> moved;
+  for (const Job& element : elements) {
+    moved.push_back(cluster_->field(element.id, "NodeList") == node);
+    if (moved.back()) cluster_->run({"scontrol", "requeue", element.id});
+  }
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Job& element = elements[i];
+    ASSERT_TRUE(cluster_->reaches(element.id, "COMPLETED")) << element.said();
+    const int end = steps(static_cast<int>(i) + 1);
+    EXPECT_THAT(element.said(),
+                HasSubstr("complete step=" + std::to_string(end) + " state=" + straight_state(end)));
+    EXPECT_EQ(restarts(element.id), moved[i] ? "1" : "0") << names[i];
+    EXPECT_NE(cluster_->field(element.id, "NodeList"), moved[i] ? node : "") << names[i];
+  }
+  EXPECT_THAT(killed.said(), HasSubstr("started again in"));
+  cluster_->run({"scontrol", "update", "NodeName=" + node, "State=RESUME"});
+}
+
+TEST_F(SlurmJob, OfASweepWithAnIndexBeyondTheFileFailsAndNamesIt) {
+  write_text(folder_.path() / "sweep.jsonl", "{\"name\": \"one\"}\n");
+  Job job{.id = {}, .run = folder_.path() / "one", .log = folder_.path() / "log"};
+  job.id = cluster_->run({"sbatch", "--parsable", "--array=1", "--output=" + job.log.string(),
+                          HOLDFAST_SOURCE_DIR "/examples/slurm/sweep.sbatch",
+                          (folder_.path() / "sweep.jsonl").string(), folder_.path().string(), "true"},
+                         {{"HOLDFAST", HOLDFAST_BIN_DIR "/holdfast"}});
+  ASSERT_TRUE(cluster_->reaches(job.id + "_1", "FAILED")) << job.said();
+  EXPECT_EQ(cluster_->field(job.id + "_1", "ExitCode"), "64:0");
+  EXPECT_THAT(job.said(), HasSubstr("SLURM_ARRAY_TASK_ID=1 is beyond sweep.jsonl"));
 }
 
 // Ranks on two nodes, started by srun, with LibTorch.
