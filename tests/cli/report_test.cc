@@ -54,7 +54,7 @@ class Report : public testing::Test {
 TEST_F(Report, HelpHasAnExample) {
   const Ended ended = run({"--help"});
   EXPECT_EQ(ended.exit_code, 0);
-  EXPECT_THAT(ended.out, HasSubstr("Examples:\n  holdfast report "));
+  EXPECT_THAT(ended.out, HasSubstr("Example:\n  holdfast report "));
 }
 
 TEST_F(Report, OfAnEmptyDirectorySaysSo) {

@@ -8,7 +8,7 @@ SCRIPTS = {"examples/resnet50_cifar10/run", "tests/run", "tests/scoreboard", "cm
            "bench/gpu_pack", "bench/gpu_session"}
 # Of other people's tools, named in prose; and one that the example had once.
 FOREIGN = {"--time", "--stop-timeout", "--signal", "--http-put-response-hop-limit", "--accumulate", "--help",
-           "--preserve-status", "--kill-after", "--rdzv-conf"}
+           "--preserve-status", "--kill-after", "--rdzv-conf", "--array", "--num-jobs"}
 
 
 class Programs:

@@ -1,5 +1,5 @@
-// What `holdfast status --all` says about the runs in the folders of one directory: one JSON object, documented
-// in docs/sweeps.md. Its screen and its exit code are made from it.
+// What `holdfast status --all` says about the runs in the folders of one directory: one JSON object, which
+// docs/sweeps.md documents. Its screen and its exit code are made from it.
 //
 // A folder in which nobody has ever trained is no run.
 // Errors: IoError if the directory cannot be read; a run that cannot be read is a row that says so. Threads:

@@ -18,8 +18,8 @@ namespace holdfast { inline namespace v0_2 {
 std::string html_report(const std::string& name, Directory& run_directory,
                         const std::vector<LedgerLife>& lives, const RunAccount& account);
 
-// Of the runs in the folders of `root`: the table of `fleet_report(root, …)`, and their curves of the loss and
-// of each metric, one run over another.
+// Of the runs in the folders of `root`: the table of `fleet_report(root, …)`, and their curves of the loss
+// and of each metric, one run over another.
 std::string html_fleet_report(const std::filesystem::path& root, const nlohmann::ordered_json& report);
 
 }}  // namespace holdfast::v0_2

@@ -1,7 +1,7 @@
-// Merges the output of several processes into one log: each line goes to our standard output or error with its
-// label in front (a rank: "[3] …"), by one write(2), so lines do not mix. Longer lines are cut into pieces of 64 KiB; a
-// last line without its newline gets one. Text that cannot be written (no reader) is dropped: a log never
-// ends a training.
+// Merges the output of several processes into one log: each line goes to our standard output or error with
+// the process's label in front (a rank: "[3] …"), by one write(2), so lines do not mix. Longer lines are cut
+// into pieces of 64 KiB; a last line without its newline gets one. Text that cannot be written (no reader) is
+// dropped: a log never ends a training.
 //
 //   RankOutput output({"0", "1"});
 //   …start processes with output.out(i), output.error(i)…

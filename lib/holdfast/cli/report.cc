@@ -261,7 +261,7 @@ END is one of:
   vanished      no last line; the next attempt ran on another machine
   running?      the newest attempt: it is alive, or it ended without a last line
 
-Examples:
+Example:
   holdfast report /mnt/ckpt/run1 --html run1.html
   holdfast report --all /mnt/ckpt --html sweep.html)";
 
