@@ -90,7 +90,7 @@ class FineTuning {
 
 // ResNet-50 of which the last layer alone is trained.
 std::shared_ptr<torch::nn::Module> with_frozen_trunk(int classes) {
-  const ResNet net(ResNetOptions{.num_classes = classes});
+  ResNet net(ResNetOptions{.num_classes = classes});
   for (auto& item : net->named_parameters()) item.value().requires_grad_(item.key().starts_with("fc."));
   net->eval();
   return net.ptr();
