@@ -193,12 +193,4 @@ TEST_F(FrozenWeights, ExportRefusesADamagedOrForeignBase) {
   expect_refused(export_with(path("text")), 1, "damaged");
 }
 
-TEST_F(FrozenWeights, ImportNamesAKeyThatTheCheckpointHasByDigest) {
-  ASSERT_EQ(run({"export", base(), "--all", "--to", path("all.pt")}).exit_code, 0);
-  const Ended ended = run({"import", path("all.pt"), "--to", path("imported"), "--like", checkpoint()});
-  EXPECT_NE(ended.exit_code, 0);
-  EXPECT_THAT(ended.err,
-              HasSubstr("is frozen, and the checkpoint has its digest alone: delete this key in Python"));
-}
-
 }}  // namespace holdfast::test
