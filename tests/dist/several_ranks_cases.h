@@ -87,6 +87,20 @@ namespace holdfast::test { namespace {
 // Loops that announce their updates, and others: a device copies them in other ways beside the training.
 const Words kKinds[] = {{"late=1"}, {"sharded=1"}, {"fp16=1"}, {"sharded=1", "fp16=1", "late=1"}};
 
+TEST_F(SeveralRanks, GoOnWithWeightsThatAreFrozenAndEachRankComparesItsOwn) {
+  const RunOfRanks straight(device(), environment()), broken(device(), environment());
+  const Ended whole = straight.finish(2, {"frozen=1"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_EQ(broken.finish(2, {"frozen=1"}, 8).exit_code, 0);
+  const Ended other = broken.finish(2, {"frozen=2"});
+  EXPECT_EQ(other.exit_code, 78) << other.err;
+  EXPECT_THAT(other.err, testing::HasSubstr("model/first.weight has other bytes here"));
+  const Ended rest = broken.finish(2, {"frozen=1"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_THAT(said(rest, 2, "resumed"), testing::Each("8"));
+  EXPECT_EQ(state_of(rest, 2), state_of(whole, 2));
+}
+
 TEST_F(SeveralRanks, ComputeWhatOneDoesAndTheSameBitsEachTime) {
   const RunOfRanks one(device(), environment());
   const Ended alone = one.finish(1);

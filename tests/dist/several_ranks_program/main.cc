@@ -9,6 +9,7 @@
 //   sharded=1            Adam's slots are shared among the ranks
 //   fp16=1               mixed precision with a scaler (BF16 on a CPU)
 //   spoil=RANK:STEP      one gradient of that rank, after the averages, is no number at that step
+//   frozen=1             the first layer is frozen, and recorded by digest alone; 2: rank 1's is another
 //   same=1               no training: DataParallel against a plain c10d::Reducer
 //
 // Every rank takes its part of the same global batches, so that any number of ranks computes the same, but
@@ -246,11 +247,15 @@ int train(const Given& given, ProcessGroup& group, c10::Device device) {
   const at::ScalarType type = given.number("fp16") != 0 ? at::kFloat : at::kDouble;
   Net net(device, type);
   synchronize_batch_norms(net, group);
+  const std::int64_t frozen = given.number("frozen");
+  if (frozen != 0) net.first->weight.requires_grad_(false);
   DataParallel parallel(net, group);
+  // Behind DataParallel, which makes the ranks' weights equal.
+  if (frozen == 2 && group.rank() == 1) net.first->weight.detach().mul_(2);
   Update update(given, net, parallel, group, device);
   SumOverRanks losses(group, "losses");
   TrainState state;
-  state.add("model", net);
+  state.add("model", net, {.frozen = frozen != 0 ? Frozen::digest : Frozen::store});
   update.add_to(state);
   state.add("gradients", parallel);
   Checkpointer checkpointer(

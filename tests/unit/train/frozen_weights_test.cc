@@ -55,8 +55,8 @@ struct Tuning {
     checkpointer = std::make_unique<Checkpointer>(state, options);
   }
   Resumed resume() { return checkpointer->resume(); }
-  // Bytes of the step's checkpoint.
-  std::uint64_t step(bool announced = false) {
+  // An announced update leaves the save beside the next one.
+  void step(bool announced = false) {
     optimizer.zero_grad();
     net.loss().backward();
     if (announced) checkpointer->before_update();
@@ -65,10 +65,15 @@ struct Tuning {
       for (at::Tensor& parameter : net.trunk->parameters()) parameter.requires_grad_(true);
     }
     const Decision decision = checkpointer->after_step({.applied = {{0, state.step() + 1}}});
-    if (!decision.saved) return 0;
-    if (announced) checkpointer->before_update();
-    EXPECT_EQ(decision.save.wait(), SaveStatus::durable);
-    return std::filesystem::file_size(run / decision.save.checkpoint());
+    if (decision.saved && !announced) decision.save.wait();
+  }
+  // Of the checkpoint of that step; 0: there is none.
+  std::uint64_t bytes_of(std::int64_t step) const {
+    const std::string name = "step-00000000000" + std::to_string(step);
+    for (const auto& entry : std::filesystem::directory_iterator(run)) {
+      if (entry.path().filename().string().starts_with(name)) return entry.file_size();
+    }
+    return 0;
   }
   std::string digest() { return to_hex(checkpointer->state_digest()); }
 
@@ -88,22 +93,25 @@ TEST_P(FrozenRun, GoesOnBitForBitAndChangesSidesWhenItThaws) {
   const test::TemporaryFolder folder;
   Tuning straight(folder.path() / "straight");
   straight.resume();
-  for (int step = 1; step <= 8; ++step) {
-    const std::uint64_t bytes = straight.step(GetParam());
-    if (step < 4) {
-      EXPECT_LT(bytes, kTrunk) << step;
-    } else {
-      EXPECT_GT(bytes, kTrunk) << step;
-    }
-  }
+  for (int step = 1; step <= 8; ++step) straight.step(GetParam());
   const std::string expected = straight.digest();
+  EXPECT_EQ(straight.checkpointer->finish(), 0);
+  for (int step = 1; step <= 8; ++step) {
+    // A save beside a busy disk may be left out.
+    const std::uint64_t bytes = straight.bytes_of(step);
+    EXPECT_TRUE(bytes == 0 || (bytes > kTrunk) == (step >= 4)) << step << ": " << bytes;
+  }
+  EXPECT_GT(straight.bytes_of(8), kTrunk);
   const auto run = folder.path() / "run";
   for (int life = 0; life < 4; ++life) {
     Tuning tuning(run);
     EXPECT_EQ(tuning.resume().step, 2 * life);
     tuning.step(GetParam());
     tuning.step(GetParam());
-    if (life == 3) EXPECT_EQ(tuning.digest(), expected);
+    const std::string reached = tuning.digest();
+    if (life == 3) {
+      EXPECT_EQ(reached, expected);
+    }
     EXPECT_EQ(tuning.checkpointer->finish(), 0);
   }
 }
@@ -141,8 +149,8 @@ TEST(FrozenRuns, AStateThatStoresTheTrunkGoesOnAsOneThatDoesNotAndBack) {
   for (int life = 0; life < 3; ++life) {
     Tuning tuning(run, options[life]);
     EXPECT_EQ(tuning.resume().step, life);
-    const std::uint64_t bytes = tuning.step();
-    EXPECT_EQ(bytes < kTrunk, life == 1) << bytes;
+    tuning.step();
+    EXPECT_EQ(tuning.bytes_of(life + 1) < kTrunk, life == 1);
     EXPECT_EQ(tuning.checkpointer->finish(), 0);
   }
 }
@@ -174,7 +182,6 @@ TEST(FrozenRuns, ADigestOfTheStateSeesWhatNothingCounts) {
   tuning.net.trunk->bias.data_ptr<float>()[0] += 1;
   EXPECT_NE(tuning.digest(), before);
   EXPECT_THAT(log.text(), HasSubstr("model/trunk.bias"));
-  EXPECT_GT(tuning.step(), 0u);
 }
 
 // The next start has its own weights before it resumes, and not those of the file.
@@ -196,7 +203,8 @@ TEST(FrozenRuns, WeightsThatHoldfastLoadsAreStored) {
   {
     Tuning tuning(run, {.frozen = Frozen::digest}, options);
     tuning.resume();
-    EXPECT_GT(tuning.step(), kTrunk);
+    tuning.step();
+    EXPECT_GT(tuning.bytes_of(1), kTrunk);
     EXPECT_EQ(tuning.checkpointer->finish(), 0);
   }
   EXPECT_THAT(log.text(),
