@@ -37,7 +37,10 @@ void Ranks::read_ahead() {
   if (group_.leads()) engine_.start.finder().read_ahead();
 }
 
-std::optional<Peeked> Ranks::peek() { return RankStart(engine_, group_, rounds_, sender_).peek(++peeks_); }
+std::optional<Peeked> Ranks::peek() {
+  engine_.start.require_open("peek");
+  return peek_together(engine_, group_, ++peeks_);
+}
 
 Resumed Ranks::resume() {
   engine_.start.require_open("resume");
