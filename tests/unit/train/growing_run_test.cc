@@ -9,7 +9,6 @@
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -104,8 +103,7 @@ class GrowingRun : public testing::Test {
 
 // A life ends without finish(), as if killed: its last saves may not have got to the disk.
 TEST_F(GrowingRun, EveryLifeGoesOnBitByBit) {
-  std::int64_t most = 0;
-  for (int number = 0; number < 6; ++number) {
+  for (int number = 0; number < 4; ++number) {
     GrowingProgram life(directory.path() / "run", each_step);
     const auto peeked = life.checkpointer->peek();
     ASSERT_EQ(peeked.has_value(), number > 0);
@@ -118,11 +116,10 @@ TEST_F(GrowingRun, EveryLifeGoesOnBitByBit) {
       EXPECT_TRUE(peeked->has_part("net"));
       EXPECT_EQ(peeked->options.get_double("adam.group.0.lr"), 0.01);
     }
-    life.train_to(resumed.step + 8);
-    EXPECT_EQ(life.digest(), uninterrupted(resumed.step + 8));
-    most = std::max(most, resumed.step);
+    // A step is much shorter than a commit.
+    while (life.checkpointer->last_durable().step < resumed.step + 4) life.step();
+    EXPECT_EQ(life.digest(), uninterrupted(life.state.step()));
   }
-  EXPECT_GT(most, 6) << "rows have grown since the first life";
 }
 
 TEST_F(GrowingRun, PeekTellsTheEpoch) {
