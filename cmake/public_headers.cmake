@@ -14,7 +14,7 @@ set(HOLDFAST_PUBLIC_planning cost_model deadline_planner interval_planner save_p
 set(HOLDFAST_PUBLIC_ledger ledger_reader save_figures)
 set(HOLDFAST_PUBLIC_writing save_handle)
 set(HOLDFAST_PUBLIC_ranks rank_channel)
-set(HOLDFAST_PUBLIC_checkpoint checkpointer checkpointer_options peeked)
+set(HOLDFAST_PUBLIC_checkpoint checkpointer checkpointer_options)
 set(HOLDFAST_PUBLIC_state module_options module_state optimizer_state own_optimizer rng_state stateful stored_optimizer
     train_state value)
 set(HOLDFAST_PUBLIC_precision autocast grad_scaler precision)

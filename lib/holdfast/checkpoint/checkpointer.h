@@ -17,18 +17,34 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/export.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
-#include "holdfast/checkpoint/peeked.h"
+#include "holdfast/snapshot/attributes.h"
 #include "holdfast/snapshot/snapshot_source.h"
+#include "holdfast/snapshot/tensor_spec.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/save_handle.h"
 
 namespace holdfast { inline namespace v0_2 {
+
+// The checkpoint that resume() will take.
+struct HOLDFAST_EXPORT Peeked {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;           // of the position in the data ("cursor.epoch")
+  std::string checkpoint;           // the file, as in Resumed
+  Attributes options;               // as resume() compares them: "optimizer.group.0.lr"
+  Attributes attributes;            // all of the file, the options included: "phase.value"
+  std::vector<TensorSpec> tensors;  // names, types and shapes; without what other ranks have of their own
+
+  const TensorSpec* tensor(std::string_view name) const;    // "model/fc.weight"; null: there is none
+  bool has_part(std::string_view name) const;               // a name of state.add() or value()
+  std::int64_t groups(const std::string& optimizer) const;  // parameter groups; 0: no such part
+};
 
 struct Resumed {
   bool fresh = true;
@@ -81,11 +97,11 @@ class HOLDFAST_EXPORT Checkpointer {
   // uses only what was verified and still exists. Cost: memory for one state from now on instead of from
   // resume() on. Does nothing with `resume_from`, or while the volume is not mounted. Never throws.
   void read_ahead();
-  // Optional, before resume(): what resume() will take, so that the program can build itself to that form; add
-  // parts and groups afterwards. nullopt: a fresh start. It waits for the mount as resume() does, verifies the
-  // checkpoint, keeps it for resume(), and follows `resume_from`. It changes nothing in the run directory and
-  // claims nothing. So resume() may take a newer one, if another attempt still saves; it then says what does
-  // not fit. With `home`: as docs/changing_state.md#peek says. Ranks: all call it, and get rank 0's answer.
+  // Optional, before resume(): what resume() will take, so that the program can build itself to that form,
+  // and add parts and groups afterwards. nullopt: a fresh start. It waits for the mount as resume() does,
+  // verifies the checkpoint, keeps it for resume(), and follows `resume_from`. It changes nothing in the run
+  // directory and claims nothing. So resume() may take a newer one, if another attempt still saves, and says
+  // what does not fit. docs/changing_state.md#peek has `home`. Ranks: all call it, and get rank 0's answer.
   // Throws as resume() does, and UsageError after resume().
   std::optional<Peeked> peek();
   // Checks the directory without writing, claims the next attempt, recovers, loads. Call once, before the

@@ -116,8 +116,8 @@ class HOLDFAST_EXPORT SnapshotSource {
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.
   virtual std::vector<TensorSpec> describe() = 0;
-  // True if the tensors may be others at each boundary, in the same way on all ranks. Ranks that write one file
-  // together then lay it out again before they agree on a save.
+  // True if the tensors may be others at each boundary, in the same way on all ranks. Ranks that write one
+  // file together then lay it out again before they agree on a save.
   virtual bool may_change_form() const { return false; }
   // Copies each tensor of `layout` into its slot, or the part that layout.wanted() names. This and the
   // following copies require layout.tensors() == describe().

@@ -36,8 +36,8 @@ struct ModuleOptions {
 };
 
 struct OptimizerOptions {
-  // The program appends parameter groups as it goes (an unfreezing), and saves accept that. load() appends the
-  // groups that the checkpoint has and the program lacks, with the recorded options. Their parameters are
+  // The program appends parameter groups as it goes (an unfreezing), and saves accept that. load() appends
+  // the groups that the checkpoint has and the program lacks, with the recorded options. Their parameters are
   // those of added modules that are in no group of this optimizer yet, by their recorded names. Off: another
   // number of groups is refused.
   bool may_append_groups = false;

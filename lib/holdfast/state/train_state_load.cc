@@ -45,8 +45,8 @@ void copy_module_tensors(const ModuleInventory& inventory, const Snapshot& snaps
   stager.run();
 }
 
-// Tensors that need other memory to become what is recorded, each with that memory. `own_layout`: this run has
-// chosen its own memory format, so recorded strides count only with another shape.
+// Tensors that need other memory to become what is recorded, each with that memory. `own_layout`: this run
+// has chosen its own memory format, so recorded strides count only with another shape.
 using NewMemory = std::vector<std::pair<at::Tensor, at::Tensor>>;
 NewMemory new_memory(const ModuleInventory& inventory, const Snapshot& snapshot, bool own_layout) {
   NewMemory memory;

@@ -19,12 +19,15 @@ constexpr Duration kWriterSlice = std::chrono::milliseconds(20);
 }  // namespace
 
 std::optional<Peeked> Alone::peek() {
+  engine_.start.require_open("peek");
   auto head = find_head(engine_.run, engine_.start.wait(), engine_.start.finder());
   if (!head) return std::nullopt;
   return peeked_in(*std::move(head));
 }
 
 Resumed Alone::resume() {
+  engine_.start.require_open("resume");
+  engine_.run.stager.check_source();
   engine_.start.claim(1, {});
   return engine_.run.started.resumed;
 }

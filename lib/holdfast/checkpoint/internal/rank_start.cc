@@ -10,7 +10,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/start_peek.h"
+#include "holdfast/checkpoint/internal/rank_peek.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/received_file.h"
@@ -19,20 +19,6 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 using nlohmann::json;
-
-// Rank 0 may wait for its volume and read a large state; that it has died or hangs is noticed by the store.
-constexpr Duration kVerdictWait = std::chrono::hours(1);
-constexpr Duration kSlice = std::chrono::milliseconds(500);  // how often a wait looks at the signals
-
-json failure_of(const Error& error) {
-  return {{"error", error.what()}, {"code", static_cast<int>(error.exit_code())}};
-}
-
-void throw_if_failed(const json& told, int rank) {
-  if (!told.contains("error")) return;
-  throw Error("rank " + std::to_string(rank) + ": " + told.value("error", std::string()),
-              static_cast<ExitCode>(told.value("code", static_cast<int>(ExitCode::internal))));
-}
 
 }  // namespace
 
@@ -75,65 +61,12 @@ void RankStart::follow() {
   agree_on_bits();
 }
 
-std::optional<Peeked> RankStart::peek(int call) {
-  const std::string text = kPeeked + (" " + std::to_string(call));
-  std::optional<CheckpointHead> head;
-  if (group_.leads()) {
-    telling_errors([&] { head = find_head(run_, engine_.start.wait(), finder()); },
-                   [&](const Error& error) { group_.tell(text.c_str(), failure_of(error)); });
-    group_.tell(text.c_str(), {{"fresh", !head},
-                               {"name", head ? head->name : std::string()},
-                               {"bytes", head ? head->file_bytes : 0},
-                               {"head", head ? head->bytes.size() : 0}});
-  } else {
-    const json told = hear(0, text.c_str(), run_.options.start.mount_wait + kVerdictWait);
-    throw_if_failed(told, 0);
-    if (!told.value("fresh", true)) {
-      head = {.name = told.value("name", std::string()),
-              .file_bytes = told.value("bytes", std::uint64_t{0}),
-              .bytes = std::vector<std::byte>(told.value("head", std::size_t{0}))};
-    }
-  }
-  if (!head) return std::nullopt;
-  group_.channel().broadcast(head->bytes);
-  return peeked_in(*std::move(head));
-}
-
 // Collective.
 void RankStart::share_volume(bool wanted) {
   group_.begin_sharing(run_.started.record.attempt, run_.clock);
   if (!wanted) return;
   rounds_.find_volume();
   if (group_.sharing() && !group_.leads()) sender_.begin_sharing();
-}
-
-// Rank 0 may wait for its volume. A signal ends this wait as it ends rank 0's.
-json RankStart::hear(int rank, const char* name, Duration limit) {
-  // Real time, because the other ranks are other processes.
-  const SteadyTime end = Clock::real().now() + limit;
-  while (true) {
-    const SteadyTime asked = Clock::real().now();
-    const Duration slice = std::clamp(Duration(end - asked), Duration::zero(), kSlice);
-    try {
-      return group_.hear(rank, name, slice);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception&) {
-      // An error before the end of the slice is no timeout.
-      if (Clock::real().now() - asked < slice) throw;
-    }
-    const std::string who = "rank " + std::to_string(rank);
-    if (run_.outlook.must_stop()) {
-      throw Error("told to stop (" + run_.outlook.reason() + ") while waiting for " + who +
-                      " to resume; nothing was begun",
-                  static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
-    }
-    if (Clock::real().now() >= end) {
-      throw Error(who + " did not send '" + name + "' within " + format_duration(limit) +
-                      "; the newest checkpoint stands: start all ranks again",
-                  ExitCode::interrupted);
-    }
-  }
 }
 
 void RankStart::ask_others(CheckpointStore& store, const Selection& selection, const Start& start) {
@@ -162,7 +95,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
   group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
   if (file) group_.channel().broadcast(head);
   for (int rank = 1; rank < group_.world_size(); ++rank) {
-    throw_if_failed(hear(rank, kChecked, group_.channel().timeout()), rank);
+    throw_if_failed(hear_at_start(run_, group_, rank, kChecked, group_.channel().timeout()), rank);
   }
 }
 
@@ -195,8 +128,8 @@ void RankStart::tell_verdict() {
 }
 
 void RankStart::answer_rank_0() {
-  const Duration limit = run_.options.start.mount_wait + kVerdictWait;
-  const json candidate = hear(0, kCandidate, limit);
+  const Duration limit = run_.options.start.mount_wait + kStartWait;
+  const json candidate = hear_at_start(run_, group_, 0, kCandidate, limit);
   throw_if_failed(candidate, 0);
   std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
   if (!head.empty()) group_.channel().broadcast(head);
@@ -211,7 +144,7 @@ void RankStart::answer_rank_0() {
 }
 
 Verdict RankStart::hear_verdict() {
-  const json told = hear(0, kVerdict, run_.options.start.mount_wait + kVerdictWait);
+  const json told = hear_at_start(run_, group_, 0, kVerdict, run_.options.start.mount_wait + kStartWait);
   throw_if_failed(told, 0);
   return {.attempt = told.value("attempt", AttemptNumber{0}),
           .fresh = told.value("fresh", true),
@@ -231,7 +164,7 @@ void RankStart::agree_on_bits() {
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
-    const json told = hear(rank, kReady, group_.channel().timeout());
+    const json told = hear_at_start(run_, group_, rank, kReady, group_.channel().timeout());
     throw_if_failed(told, rank);
     // Now, and not at the first save: all ranks read the same texts, so all of them end here.
     if (const std::string theirs = told.value("own", own); theirs != own) {

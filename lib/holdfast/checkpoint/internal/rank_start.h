@@ -10,7 +10,6 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/share_sender.h"
@@ -35,8 +34,6 @@ class RankStart {
   // A failure from here on ends the run on all ranks.
   void let_others_load();
   void follow();
-  // Before the others, for the `call`th time. Collective: what rank 0 would start from.
-  std::optional<Peeked> peek(int call);
 
  private:
   void ask_others(CheckpointStore& store, const Selection& selection, const Start& start);
@@ -47,7 +44,6 @@ class RankStart {
   Verdict hear_verdict();
   void share_volume(bool wanted);
   void agree_on_bits();
-  nlohmann::json hear(int rank, const char* name, Duration limit);
   StartFinder& finder() const { return engine_.start.finder(); }
 
   Engine& engine_;

@@ -6,6 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/rank_peek.h"
 #include "holdfast/checkpoint/internal/rank_start.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -36,9 +37,14 @@ void Ranks::read_ahead() {
   if (group_.leads()) engine_.start.finder().read_ahead();
 }
 
-std::optional<Peeked> Ranks::peek() { return RankStart(engine_, group_, rounds_, sender_).peek(++peeks_); }
+std::optional<Peeked> Ranks::peek() {
+  engine_.start.require_open("peek");
+  return peek_together(engine_, group_, ++peeks_);
+}
 
 Resumed Ranks::resume() {
+  engine_.start.require_open("resume");
+  run_.stager.check_source();
   RankStart start(engine_, group_, rounds_, sender_);
   if (group_.leads()) {
     start.lead();
@@ -76,7 +82,7 @@ void Ranks::vote_at_boundary(Decision& decision) {
     group_.channel().call(false);
     if (run_.monitor.pending()) group_.channel().call(true);
     engine_.limit.restore();
-    lay_out_again();
+    rounds_.lay_out_again();
     votes_.post(group_.leads() ? engine_.plan() : Plan{});
   }
   if (!decision.stop && engine_.is_last_step(run_.source.data_end())) hold_last_boundary();
@@ -106,16 +112,6 @@ void Ranks::lay_out() {
     writes ? engine_.boundary_saves.lay_out() : run_.stager.check_source();
   } catch (const std::exception& error) {  // the first save will fail for the same reason, and log it
     engine_.saves.unsavable().learn_from(error);
-    log_debug("the file could not be laid out: {}", what_of(error));
-  }
-}
-
-// A file that was laid out for other tensors is one that no rank could share.
-void Ranks::lay_out_again() noexcept {
-  if (!group_.sharing() || !run_.source.may_change_form() || run_.source.needs_others()) return;
-  try {
-    run_.stager.plan_ahead();
-  } catch (const std::exception& error) {  // the next save will fail for the same reason, and log it
     log_debug("the file could not be laid out: {}", what_of(error));
   }
 }

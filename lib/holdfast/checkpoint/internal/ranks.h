@@ -38,7 +38,6 @@ class Ranks final : public Ensemble {
 
  private:
   void lay_out();
-  void lay_out_again() noexcept;
   void vote_at_boundary(Decision& decision);
   void hold_last_boundary();
   void act(Decision& decision, const Agreed& agreed);

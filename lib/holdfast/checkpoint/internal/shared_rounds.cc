@@ -1,6 +1,7 @@
 #include "holdfast/checkpoint/internal/shared_rounds.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -24,6 +25,16 @@ void SharedRounds::find_volume() {
   if (!group_.sharing()) return;
   if (group_.leads()) log_info("{} of {} ranks write each checkpoint", others + 1, group_.world_size());
   run_.stager.divide_among(group_.rank(), std::move(volume.sees));
+}
+
+// A file that was laid out for other tensors is one that no rank could share.
+void SharedRounds::lay_out_again() noexcept {
+  if (!group_.sharing() || !run_.source.may_change_form() || run_.source.needs_others()) return;
+  try {
+    run_.stager.plan_ahead();
+  } catch (const std::exception& error) {  // the next save will fail for the same reason, and log it
+    log_debug("the file could not be laid out: {}", what_of(error));
+  }
 }
 
 void SharedRounds::begin(const Agreed& agreed) {

@@ -25,6 +25,8 @@ class SharedRounds {
   // After the claim: which ranks see rank 0's volume. Collective.
   void find_volume();
 
+  // Before a vote, for a state that may have changed its form.
+  void lay_out_again() noexcept;
   void begin(const Agreed& agreed);
   void end(const Decision& decision) noexcept;
   // Number of the plan by which all ranks write the save that begins now; 0: rank 0 writes alone.

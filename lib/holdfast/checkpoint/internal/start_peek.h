@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/internal/start_wait.h"
-#include "holdfast/checkpoint/peeked.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -10,6 +10,12 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
+void TrainingStart::require_open(const char* call) const {
+  const std::string name = std::string("Checkpointer::") + call + "()";
+  if (end_.over()) throw UsageError(name + " after finish()");
+  if (begun_) throw UsageError(name + " after resume()");
+}
+
 void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
   run_.started = start_run(run_, wait_, finder_, world_size, before_claim);
   telling_errors([&] { begin(); },

@@ -42,6 +42,8 @@ class TrainingStart {
 
   StartWait& wait() { return wait_; }
   StartFinder& finder() { return finder_; }
+  // The program's call of peek() or resume(): UsageError if it comes too late.
+  void require_open(const char* call) const;
   // For a process that commits: finds, claims, loads, and begins.
   void claim(int world_size, const BeforeClaim& before_claim);
   // The loop begins with what run.started holds.
