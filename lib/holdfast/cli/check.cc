@@ -45,6 +45,8 @@ constexpr char kUsualCauses[] =
   a local variable that decides the next step (a rate, a hidden state, a counter)
   a random engine of the program's own, or random numbers drawn after after_step()
   an order that differs from run to run
+  a best value and what belongs to it, where a file of the program differs
+  rows of a file beside the run that were written over after the checkpoint (docs/large_buffers.md)
   gradients that outlive after_step() (an optimizer that updates with those of several steps)
 )";
 

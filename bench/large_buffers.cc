@@ -1,0 +1,149 @@
+// What a replay buffer of 213 MB costs a save (docs/large_buffers.md): saved whole, a fifth of it filled, and
+// in a mapped file beside the run.
+//
+//   build/release/bin/bench_large_buffers DIRECTORY [SAVES]
+//
+// Between two saves 1,000 rows are written. Prints for each way the size of a checkpoint and medians: how long
+// the training waits for a save, and how long until it is durable. Needs 1 GB of memory and of disk.
+#include <ATen/ATen.h>
+#include <sys/mman.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "holdfast/base/freed_memory.h"
+#include "holdfast/holdfast.h"
+#include "shared/median.h"
+
+namespace {
+
+constexpr std::int64_t kRows = 100'000, kWidth = 532, kSlack = 10'000, kRowsBetweenSaves = 1'000;
+
+// The newest kRows rows, in memory. `filled_only`: a checkpoint has no room that was never written.
+class MemoryRing {
+ public:
+  explicit MemoryRing(bool filled_only) : filled_only_(filled_only) {}
+  void push(const at::Tensor& row) { rows_[written_++ % kRows].copy_(row); }
+
+  void save(holdfast::StateWriter& out) const {
+    out.put("written", written_);
+    out.put_tensor("rows", filled_only_ ? rows_.narrow(0, 0, filled()) : rows_);
+  }
+  void load(const holdfast::StateReader& in) {
+    written_ = in.get_int("written");
+    const at::Tensor rows = in.get_tensor("rows");
+    rows_.narrow(0, 0, rows.size(0)).copy_(rows);
+  }
+
+ private:
+  std::int64_t filled() const { return std::min(written_, kRows); }
+
+  bool filled_only_;
+  at::Tensor rows_ = torch::zeros({kRows, kWidth});
+  std::int64_t written_ = 0;
+};
+
+// The same in a file. A checkpoint holds only how many rows were written.
+class MappedRing {
+ public:
+  explicit MappedRing(const std::filesystem::path& file)
+      : rows_(at::from_file(file.string(), /*shared=*/true, (kRows + kSlack) * kWidth, at::kFloat)
+                  .view({kRows + kSlack, kWidth})) {}
+  void push(const at::Tensor& row) { rows_[written_++ % (kRows + kSlack)].copy_(row); }
+
+  void save(holdfast::StateWriter& out) const {
+    if (::msync(rows_.data_ptr(), rows_.nbytes(), MS_SYNC) != 0) throw std::runtime_error("msync");
+    out.put("written", written_);
+  }
+  void load(const holdfast::StateReader& in) { written_ = in.get_int("written"); }
+
+ private:
+  at::Tensor rows_;
+  std::int64_t written_ = 0;
+};
+
+double milliseconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
+}
+
+template <class MakeRing>
+void measure(const char* name, const std::filesystem::path& directory, int saves, std::int64_t rows_first,
+             const MakeRing& make_ring) {
+  torch::manual_seed(1);
+  torch::nn::Linear net(kWidth, 170);
+  torch::optim::Adam optimizer(net->parameters());
+  holdfast::TrainState state;
+  state.add("net", *net);
+  state.add("optimizer", optimizer);
+  holdfast::CheckpointerOptions options;
+  options.directory = directory / "run";
+  options.every = {};
+  holdfast::Checkpointer checkpointer(state, options);
+  auto ring = make_ring(checkpointer.directory().parent_path() / "ring");
+  state.add("ring", ring);
+  checkpointer.resume();
+  const auto push = [&](std::int64_t rows) {
+    for (std::int64_t i = 0; i < rows; ++i) ring.push(torch::randn({kWidth}));
+  };
+  const auto step = [&] {
+    optimizer.zero_grad();
+    net->forward(torch::randn({8, kWidth})).square().mean().backward();
+    optimizer.step();
+    checkpointer.after_step();
+  };
+  push(rows_first);
+  step();
+  checkpointer.save().wait();  // makes the memory of an image, and writes the ring's first rows
+  std::vector<double> waits, durable;
+  for (int i = 0; i < saves; ++i) {
+    push(kRowsBetweenSaves);
+    step();
+    const auto began = std::chrono::steady_clock::now();
+    const holdfast::SaveHandle handle = checkpointer.save();
+    handle.wait_staged();
+    waits.push_back(milliseconds_since(began));
+    handle.wait();
+    durable.push_back(milliseconds_since(began));
+  }
+  const auto bytes = std::filesystem::file_size(options.directory / checkpointer.last_durable().checkpoint);
+  std::printf("%-34s %9.1f %12.1f %12.1f\n", name, static_cast<double>(bytes) / 1e6,
+              holdfast::bench::median(waits), holdfast::bench::median(durable));
+  checkpointer.request_stop("measured");
+  checkpointer.finish();
+}
+
+int bench(const std::filesystem::path& directory, int saves) {
+  holdfast::keep_freed_memory();
+  std::printf("%-34s %9s %12s %12s\n", "ring of 213 MB", "MB a save", "ms waited", "ms, durable");
+  const auto fresh = [&](const char* name) {
+    std::filesystem::remove_all(directory / name);
+    std::filesystem::create_directories(directory / name);
+    return directory / name;
+  };
+  measure("in memory, saved whole", fresh("whole"), saves, kRows,
+          [](const auto&) { return MemoryRing(false); });
+  measure("in memory, a fifth of it filled", fresh("filled"), saves, kRows / 10,
+          [](const auto&) { return MemoryRing(true); });
+  measure("a mapped file beside the run", fresh("mapped"), saves, kRows,
+          [](const auto& file) { return MappedRing(file); });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int saves = argc > 2 ? std::atoi(argv[2]) : 9;
+  if (argc < 2 || saves < 1) {
+    std::fprintf(stderr, "usage: bench_large_buffers DIRECTORY [SAVES]\n");
+    return 64;
+  }
+  return holdfast::run([&] { return bench(argv[1], saves); });
+}
