@@ -155,11 +155,17 @@ TEST_F(StartScript, BuildsTheProgramHoldfastWhereItStartsRanksAndForSetupOnly) {
     return read_text(root() / "built");
   };
   EXPECT_EQ(built({}), "resnet50_cifar10\n");
-  EXPECT_THAT(start({})->wait().err,
-              HasSubstr("holdfast && " + (root() / "build/release/bin/holdfast").string() +
-                        " status ./runs/resnet50_cifar10\n"));
   EXPECT_EQ(built({"--nproc", "2"}), "resnet50_cifar10\nholdfast\n");
   EXPECT_EQ(built({"--setup-only"}), "resnet50_cifar10 holdfast\n");
+}
+
+TEST_F(StartScript, SaysHowToBuildTheProgramHoldfastWhereItIsMissing) {
+  EXPECT_THAT(start({})->wait().err, Not(HasSubstr("ninja")));
+  const fs::path program = root() / "build/release/bin/holdfast";
+  fs::remove(program);
+  EXPECT_THAT(start({})->wait().err, HasSubstr("build/release holdfast && " + program.string() +
+                                               " status ./runs/resnet50_synthetic\n"));
+  EXPECT_THAT(start({"--checkpoint-dir", "/mnt/run"})->wait().err, HasSubstr(" status /mnt/run\n"));
 }
 
 // A stand-in for ninja: half of sixty objects, and then a warning.
@@ -180,7 +186,7 @@ for ((i = 31; i <= 60; ++i)); do line $i; done)");
   EXPECT_THAT(ended.err, HasSubstr("run: building: 30 of 60 in "));
   EXPECT_THAT(ended.err, HasSubstr(" s more\n"));
   EXPECT_THAT(ended.err, HasSubstr("thirty.cc:1:2: warning: the first half and the second\n"));
-  EXPECT_THAT(ended.err, ContainsRegex("run: built in [0-9]+ s\n"));
+  EXPECT_THAT(ended.err, ContainsRegex("run: built in [0-9]+ s\n$"));
   EXPECT_THAT(ended.err, Not(HasSubstr("Building CXX object")));
   EXPECT_THAT(ended.err, Not(HasSubstr("Entering directory")));
 }

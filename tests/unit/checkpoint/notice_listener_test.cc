@@ -82,6 +82,12 @@ TEST_F(NoticeListenerTest, OneRankSaysWhichGraceIsGuessedInAContainer) {
   partners.rank = 1;
   start();
   EXPECT_THAT(log->text(), testing::Not(HasSubstr("SIGKILL")));
+  listener->stop();
+  log.emplace();
+  partners.rank = 0;
+  options.notices.term_grace = 40s;  // no guess
+  start();
+  EXPECT_THAT(log->text(), testing::Not(HasSubstr("SIGKILL")));
   unsetenv("KUBERNETES_SERVICE_HOST");
 }
 

@@ -87,22 +87,6 @@ TEST_F(TermGrace, WhatSomebodyNamedHoldsInAContainerToo) {
   EXPECT_EQ(grace(here(60s), {"HOLDFAST_TERM_GRACE=40s"}), 140);
 }
 
-TEST_F(TermGrace, TheLogNamesTheGuessAndWhatToSet) {
-  put(".dockerenv");
-  const auto said = [&](const char* environment) {
-    return ChildProcess([&] {
-             unsetenv("HOLDFAST_TERM_GRACE");
-             if (environment != nullptr) setenv("HOLDFAST_TERM_GRACE", environment, 1);
-             return make_sources(here()).size() == 1 ? 0 : 1;
-           })
-        .wait()
-        .output;
-  };
-  EXPECT_NE(said(nullptr).find("10 s"), std::string::npos) << said(nullptr);
-  EXPECT_NE(said(nullptr).find("HOLDFAST_TERM_GRACE"), std::string::npos);
-  EXPECT_EQ(said("40s").find("SIGTERM"), std::string::npos) << said("40s");
-}
-
 TEST(NamedDeadlines, GuessesAreNotAmongThem) {
   test::FakeClock clock;
   Monitor monitor(clock);
