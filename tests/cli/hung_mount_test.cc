@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 
+#include "cli/supervised.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -90,11 +91,8 @@ class HungMount : public testing::Test {
     return {"/bin/sh", "-c",
             "cd '" + folder_.path().string() +
                 "'; echo life >>lives; n=$(wc -l <lives); [ $n -lt 2 ] || exit 64; "
-                "echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" >good/run/attempts/1; "
-                "for i in 0 1 2 3 4; do [ $i = 0 ] && e=start || e=progress; "
-                "echo \"{\\\"event\\\":\\\"$e\\\",\\\"up_ms\\\":${i}0000,\\\"step\\\":1}\"; done "
-                ">good/run/ledger-a0001.jsonl; " +
-                hang};
+                "echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" >good/run/attempts/1; " +
+                standstill_in("good/run/ledger-a0001.jsonl") + hang};
   }
 
   TemporaryFolder folder_;

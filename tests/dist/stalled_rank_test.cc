@@ -14,12 +14,11 @@ using testing::HasSubstr;
 
 TEST_F(Supervise, TheEvidenceOfAStallHasAllRanks) {
   // The ledger comes after the wait has begun; supervise looks at it every five seconds.
-  const std::string text =
-      "n=$(wc -l <lives); [ $n -lt 2 ] || exit 64; " + attempt("running", "5") + "( " + until("[ -e away ]") +
-      "; sleep 2; for i in 0 1 2 3 4; do [ $i = 0 ] && e=start || e=progress; echo "
-      "\"{\\\"event\\\":\\\"$e\\\",\\\"up_ms\\\":${i}0000,\\\"step\\\":1}\"; done >run/ledger-a0001.jsonl ) "
-      "& "
-      "exec " HOLDFAST_BIN_DIR "/holdfast launch --nproc 2 -- " HOLDFAST_RANK_PROGRAM " waits .";
+  const std::string text = "n=$(wc -l <lives); [ $n -lt 2 ] || exit 64; " + attempt("running", "5") + "( " +
+                           until("[ -e away ]") + "; sleep 2; " + standstill_in("run/ledger-a0001.jsonl") +
+                           ") & "
+                           "exec " HOLDFAST_BIN_DIR "/holdfast launch --nproc 2 -- " HOLDFAST_RANK_PROGRAM
+                           " waits .";
   const Ended ended = Subprocess(command(in_directory({"--stall-timeout", "20s"}), script(text)),
                                  {{"HOLDFAST_TERM_GRACE", "1s"}})
                           .wait();
