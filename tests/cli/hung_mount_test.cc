@@ -10,9 +10,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 
+#include "cli/supervised.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -42,7 +45,7 @@ class HungMount : public testing::Test {
     if (device_ >= 0) close(device_);
     device_ = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     const std::string options = "fd=" + std::to_string(device_) + ",rootmode=40000,user_id=0,group_id=0";
-    child_ = start_program(command, {}, folder_.path(), [&] {
+    child_ = start_program(command, environment_, folder_.path(), [&] {
       if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
           mount("hung", hung_.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
         _exit(errno);
@@ -83,7 +86,17 @@ class HungMount : public testing::Test {
     return ended_with(status, folder_.path());
   }
 
+  // A trainer whose step stands still, before `hang`; its later lives do nothing.
+  Words hanging(const std::string& hang) const {
+    return {"/bin/sh", "-c",
+            "cd '" + folder_.path().string() +
+                "'; echo life >>lives; n=$(wc -l <lives); [ $n -lt 2 ] || exit 64; "
+                "echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" >good/run/attempts/1; " +
+                standstill_in("good/run/ledger-a0001.jsonl") + hang};
+  }
+
   TemporaryFolder folder_;
+  std::map<std::string, std::string> environment_;
   const fs::path hung_ = folder_.path() / "hung";
 
  private:
@@ -124,6 +137,40 @@ TEST_F(HungMount, ThatHangsWhileTheCommandRunsStopsNoSignal) {
   EXPECT_TRUE(soon([&] { return !heard().empty(); })) << "it is passed on at once";
   EXPECT_EQ(wait().exit_code, 75) << err();
   EXPECT_THAT(err(), HasSubstr("does not answer"));
+}
+
+TEST_F(HungMount, IsNamedInTheEvidenceOfAStall) {
+  fs::create_directories(folder_.path() / "good/run/attempts");
+  environment_["HOLDFAST_TERM_GRACE"] = "100ms";
+  supervise({"--directory", (folder_.path() / "good/run").string(), "--stall-timeout", "20s", "--first-delay",
+             "1ms"},
+            hanging("exec " HOLDFAST_STALLED_PROGRAM " volume '" + (hung_ / "x").string() + "'"));
+  EXPECT_EQ(wait().exit_code, 64) << err();
+  EXPECT_THAT(
+      read_text(folder_.path() / "good/run/attempts/1.stall.txt"),
+      testing::ContainsRegex("thread [0-9]+ stalled: state .*waits in (request_wait|fuse).*, in newfstatat"));
+  EXPECT_THAT(read_text(folder_.path() / "lives"), HasSubstr("life\nlife\n")) << "it was started again";
+}
+
+// It hangs when the evidence is to be written.
+TEST_F(HungMount, DoesNotKeepAStalledTrainingFromItsRestart) {
+  fs::create_directories(folder_.path() / "good/run/attempts");
+  fs::create_symlink("good", folder_.path() / "volume");
+  fs::create_symlink("hung", folder_.path() / "gone");
+  fs::create_directories(folder_.path() / "tools");
+  write_text(folder_.path() / "tools/eu-stack",
+             "#!/bin/sh\ncd '" + folder_.path().string() + "'; mv -T gone volume\n");
+  fs::permissions(folder_.path() / "tools/eu-stack", fs::perms::owner_all);
+  environment_ = {{"HOLDFAST_TERM_GRACE", "100ms"},
+                  {"TMPDIR", folder_.path().string()},
+                  {"PATH", (folder_.path() / "tools").string() + ":" + std::getenv("PATH")}};
+  supervise({"--directory", (folder_.path() / "volume/run").string(), "--stall-timeout", "20s",
+             "--first-delay", "1ms", "--directory-timeout", "100ms"},
+            hanging("exec " HOLDFAST_STALLED_PROGRAM " deadlock"));
+  EXPECT_EQ(wait().exit_code, 64) << err();
+  EXPECT_THAT(read_text(folder_.path() / "lives"), HasSubstr("life\nlife\n")) << "it was started again";
+  EXPECT_THAT(err(), testing::ContainsRegex("stall is in " + folder_.path().string() +
+                                            "/holdfast-stall-.*does not answer"));
 }
 
 TEST_F(HungMount, WithTheCommandOnItStopsNoSignalEither) {

@@ -387,6 +387,28 @@ TEST_F(Launch, WhoHangsAfterACompleteRankIsEnded) {
                                HasSubstr("rank 0 did not end: killed")));
 }
 
+// Rank 0 of a Holdfast trainer holds its ledger open.
+TEST_F(Launch, WhatAHangingRankDoesIsKeptInItsRunDirectory) {
+  const auto hangs = [&](const std::string& run_files) {
+    return run({"--nproc", "2", "--leave-timeout", "1s"},
+               "[ $RANK = 1 ] && { " + until("[ -e ready ]") + "exit 0; }; " + run_files +
+                   ": >ready; exec " HOLDFAST_STALLED_PROGRAM " deadlock",
+               {{"HOLDFAST_TERM_GRACE", "100ms"}, {"TMPDIR", folder_.path().string()}});
+  };
+  const fs::path file = folder_.path() / "run/attempts/3.stall.txt";
+  Ended ended = hangs("mkdir -p run/attempts; exec 9>run/ledger-a0003.jsonl; ");
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("evidence of the stall is in " + file.string()));
+  const std::string text = read_text(file);
+  EXPECT_THAT(text, AllOf(HasSubstr("the first rank has ended, and rank 0 has not"), HasSubstr("attempt 3"),
+                          HasSubstr("thread "), HasSubstr("stalled: state S"), HasSubstr("in futex(")));
+  EXPECT_EQ(text.find("= holdfast launch"), text.rfind("= holdfast launch"))
+      << "SIGTERM and SIGKILL are one end";
+  fs::remove(folder_.path() / "ready");
+  ended = hangs("");
+  EXPECT_THAT(ended.err, HasSubstr("stall is in " + folder_.path().string() + "/holdfast-stall-"));
+}
+
 TEST_F(Launch, WhoDoesNotHearSigtermIsKilledAfterTheGrace) {
   Subprocess process(command({"--nproc", "2"}, "trap '' TERM; : >ready$RANK; " + kStay),
                      {{"HOLDFAST_TERM_GRACE", "1s"}});
@@ -395,6 +417,7 @@ TEST_F(Launch, WhoDoesNotHearSigtermIsKilledAfterTheGrace) {
   const Ended ended = process.wait(100s);
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("ranks 0, 1 did not end: killed"));
+  EXPECT_THAT(ended.err, Not(HasSubstr("stall"))) << "whoever asks for a stop is in a hurry";
 }
 
 TEST_F(Launch, WhoIsWaitedForIsSaid) {

@@ -117,6 +117,19 @@ TEST_F(StallEvidence, GoesElsewhereWhereTheRunDirectoryTakesNoFile) {
   EXPECT_THAT(read_text(other), HasSubstr("stalled: state S"));
 }
 
+// As c10d listens where TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set.
+TEST_F(StallEvidence, AsksForTheFlightRecorder) {
+  const std::string folder = folder_.path().string();
+  const Ended ended =
+      supervise(hangs_once("mkfifo trace7.pipe; cat trace7.pipe >asked & " + program("deadlock")),
+                {{"RANK", "7"},
+                 {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", folder + "/trace"},
+                 {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", folder + "/record"}});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(evidence(), HasSubstr("Flight Recorder, and writes it to " + folder + "/record7"));
+  EXPECT_THAT(read_text(folder_.path() / "asked"), HasSubstr("1"));
+}
+
 TEST_F(StallEvidence, IsNamedByStatusAndReport) {
   ASSERT_EQ(supervise(hangs_once(program("deadlock"))).exit_code, 0);
   const auto told = [&](const Words& words) {

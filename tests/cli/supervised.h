@@ -43,6 +43,13 @@ inline std::string quoted(const Words& words) {
   return text;
 }
 
+// In a script: the writer of a trainer says the same step again and again.
+inline std::string standstill_in(const std::string& ledger, const std::string& more = "") {
+  return "{ echo '{\"event\":\"start\",\"up_ms\":0,\"step\":1}'; for i in 1 2 3 4; do echo "
+         "\"{\\\"event\\\":\\\"progress\\\",\\\"up_ms\\\":${i}0000,\\\"step\\\":1" +
+         more + "}\"; done; } >" + ledger + "; ";
+}
+
 class Supervise : public testing::Test {
  protected:
   static Words command(Words options, const Words& child) {
@@ -81,13 +88,9 @@ class Supervise : public testing::Test {
            "\\\", \\\"step\\\": " + durable_step + ", \\\"durable_step\\\": " + durable_step +
            "}\" >run/attempts/$n.new; mv run/attempts/$n.new run/attempts/$n.state.json; ";
   }
-  // In a script: the writer of a trainer says the same step again and again.
   static std::string standing_still(const std::string& durable_step, const std::string& more = "") {
     return "trap 'exit 75' TERM; n=$(wc -l <lives); " + attempt("running", durable_step) +
-           "l=run/ledger-a000$n.jsonl; echo '{\"event\":\"start\",\"up_ms\":0,\"step\":1}' >$l; "
-           "for i in 1 2 3 4; do echo \"{\\\"event\\\":\\\"progress\\\",\\\"up_ms\\\":${i}0000,"
-           "\\\"step\\\":1" +
-           more + "}\" >>$l; done; ";
+           standstill_in("run/ledger-a000$n.jsonl", more);
   }
   Words in_directory(Words more = {}) const {
     more.insert(more.end(), {"--first-delay", "1ms", "--directory", directory().string()});

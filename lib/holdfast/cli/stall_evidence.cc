@@ -64,8 +64,9 @@ std::optional<Lookup<Result>> begin_lookup(std::function<Result()> read) {
 void cut_at(std::string& text, std::size_t most) {
   constexpr char kMark[] = "\n(cut)\n";
   if (text.size() <= most) return;
-  text.resize(most - std::min(most, sizeof kMark - 1));
-  text += kMark;
+  const bool marked = most >= sizeof kMark;
+  text.resize(marked ? most - sizeof kMark : most);
+  if (marked) text += kMark;
 }
 
 // What the run itself has said: the record of its rank 0, and the end of its ledger.
@@ -109,6 +110,32 @@ std::vector<pid_t> by_threads(const std::vector<pid_t>& processes) {
   return sorted;
 }
 
+std::string variable_of(pid_t process, const std::string& name) {
+  std::ifstream environment("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
+  }
+  return {};
+}
+
+// Asks c10d for the record of its collectives (Flight Recorder), which it writes into a file of its own. It
+// listens at this pipe only where the variable is set. Empty: it does not listen.
+std::string ask_flight_recorder(pid_t process) {
+  const std::string stem = variable_of(process, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+  const std::string rank = variable_of(process, "RANK");
+  if (stem.empty() || rank.empty()) return {};
+  // Fails at once where nobody reads.
+  const int to = open((stem + rank + ".pipe").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (to < 0) return {};
+  const bool asked = write(to, "1", 1) == 1;
+  close(to);
+  if (!asked) return {};
+  std::string file = variable_of(process, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
+  // c10d's default.
+  if (file.empty()) file = "/tmp/nccl_trace_rank_";
+  return "c10d was asked for its Flight Recorder, and writes it to " + printable(file + rank, 4096) + "\n";
+}
+
 std::string describe_processes(const std::vector<pid_t>& all, SteadyTime end) {
   const std::vector<pid_t> processes = by_threads(all);
   std::string text;
@@ -118,7 +145,7 @@ std::string describe_processes(const std::vector<pid_t>& all, SteadyTime end) {
   if (processes.empty()) return text;
   // Before a tool stops them.
   std::vector<std::string> threads;
-  for (const pid_t process : processes) threads.push_back(threads_of(process));
+  for (const pid_t process : processes) threads.push_back(ask_flight_recorder(process) + threads_of(process));
   const std::vector<std::string> stacks = stacks_of(processes, end, kMostOfStacks / processes.size());
   for (std::size_t i = 0; i < processes.size(); ++i) {
     text += "\n== process " + std::to_string(processes[i]) + ": " + command_of(processes[i]) + "\n";

@@ -30,8 +30,8 @@ struct Stall {
   std::vector<pid_t> processes = {};     // all of the training on this machine
 };
 
-// Completes the run directory and the attempt by the files that the processes hold open. Of a run's ranks only
-// rank 0 has such files.
+// Completes the run directory and the attempt by the files that the processes hold open. Only rank 0 has such
+// files.
 void find_run(Stall& stall);
 
 // `meanwhile`: called again and again; takes some milliseconds.

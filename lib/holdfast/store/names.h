@@ -5,8 +5,7 @@
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
 //   HOME_STATE.json                       what a mirror says about the copies elsewhere; decides nothing
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
-//   attempts/3.progress.json              what attempt 3 does now; decides nothing
-//   attempts/3.stall.txt                  where attempt 3 hung; decides nothing
+//   attempts/3.{progress.json,stall.txt}  what attempt 3 does now, and where it hung; decide nothing
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
 // A name counts only if its numbers, written again, give the same name: no two names mean one file.
 //

@@ -169,6 +169,12 @@ int keep_store(const fs::path& folder) {
   return 0;
 }
 
+// This rank lives and never comes to the collective in which the others wait.
+[[noreturn]] void stay_away(const fs::path& folder) {
+  write_file(folder / "away", "");
+  for (;;) std::this_thread::sleep_for(1s);
+}
+
 int run(const std::string& scenario, const fs::path& folder) {
   if (scenario == "agent") return keep_store(folder);
   GroupOptions options{.start_timeout = 5min};
@@ -194,6 +200,7 @@ int run(const std::string& scenario, const fs::path& folder) {
   if (scenario == "zero dies") train_on(group, 0, [] { raise(SIGKILL); });
   if (scenario == "throws") train_on(group, 1, [] { throw std::runtime_error("my own mistake"); });
   if (scenario == "hangs") train_on(group, 1, [] { raise(SIGSTOP); });
+  if (scenario == "waits") train_on(group, 0, [&] { stay_away(folder); });
   if (scenario == "hangs at zero") train_on(group, 0, [] { raise(SIGSTOP); });
   group.leave();
   return 0;

@@ -51,6 +51,18 @@ TEST_F(Rule6OldAttempts, AreForgottenByLaterStarts) {
   EXPECT_EQ(next.store.attempt(), 7U);
 }
 
+// What a wrapper has kept of a hang is no claim, and goes with the claim of its attempt.
+TEST_F(Rule6OldAttempts, TakeTheEvidenceOfTheirStallsWithThem) {
+  live(1);
+  const auto attempts = disk.open_directory(kRun, false)->open_directory("attempts", false);
+  attempts->open("1.stall.txt", OpenMode::create);
+  attempts->open("900.stall.txt", OpenMode::create);
+  live(2);
+  EXPECT_THAT(small_files(), IsSupersetOf({"1", "2", "1.stall.txt"})) << "the next number is 2";
+  live(3);
+  EXPECT_THAT(small_files(), Not(Contains("1.stall.txt")));
+}
+
 TEST_F(Rule6OldAttempts, StayWhereThereAreFewerThanAHundred) {
   for (int i = 0; i < 100; ++i) {
     Life life(disk);

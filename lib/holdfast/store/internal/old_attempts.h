@@ -1,4 +1,4 @@
-// Removes what long-finished attempts leave: a claim, a state, a ledger and more each. Thousands of starts would
+// Removes what long-finished attempts leave: a claim, a state, a ledger and more. Thousands of starts would
 // fill the volume, and every check for newer claims lists all claims. Only attempts older than the `kept`
 // newest lose files, and:
 // - rule 6: the highest number stays taken, because the own claim is durable and newer names stay;
