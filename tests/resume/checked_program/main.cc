@@ -122,6 +122,7 @@ int train(const std::string& directory, const std::string& left_out, const std::
   state.add("first_optimizer", first_optimizer);
   if (left_out != "model") state.add("second", *second);
   if (left_out != "model" && left_out != "optimizer") state.add("second_optimizer", second_optimizer);
+  if (left_out == "group") state.add("late", *late_part);
   kept.left_out = left_out;
   state.add("kept", kept);
   OneOfTwo other;

@@ -62,9 +62,17 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
 }
 
 void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
-  Run& run = engine.run;
   const bool ignored_a_stop = stopped_;
   engine.boundary.settle();
+  // Returns without the image of the state: a save would wait for it.
+  note(engine);
+  const std::int64_t step = engine.run.step();
+  if (step == orders_.save_at) ensemble.save().wait();
+  if (step == orders_.kill_at || ignored_a_stop) std::raise(SIGKILL);
+  if (stopped_) engine.run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
+}
+
+void Trial::note(Engine& engine) {
   const auto state = engine.boundary_saves.state();
   std::vector<Digest> digests;
   for (std::size_t i = 0; i < state->layout->tensors().size(); ++i) {
@@ -72,13 +80,13 @@ void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
   }
   const std::optional<double> loss = engine.boundary.loss();
   TrialStep line;
-  line.step = run.step();
+  line.step = state->step;
   // As bits, because the runs of a trial are compared bit for bit.
   line.loss = loss ? std::to_string(std::bit_cast<std::uint64_t>(*loss)) : "-";
   line.epoch = state->attributes.has("cursor.epoch") ? state->attributes.get_int("cursor.epoch") : 0;
   line.state = to_hex(state_digest(*state, digests));
   line.evaluations = evaluations_;
-  line.stops = stopped_ = stops_at(line, run.clock.now());
+  line.stops = stopped_ = stops_at(line, engine.run.clock.now());
   // What the step printed must be in the file before its length is read.
   std::cout.flush();
   std::fflush(stdout);
@@ -86,10 +94,6 @@ void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
   line.output = ::lseek(STDOUT_FILENO, 0, SEEK_CUR);
   note_values(line.step, *state, digests);
   append_step(folder_, line);
-
-  if (line.step == orders_.save_at) ensemble.save().wait();
-  if (line.step == orders_.kill_at || ignored_a_stop) std::raise(SIGKILL);
-  if (stopped_) run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
 }
 
 bool Trial::stops_at(const TrialStep& step, SteadyTime now) {

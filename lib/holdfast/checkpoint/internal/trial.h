@@ -29,6 +29,7 @@ class Trial {
   void at_boundary(Engine& engine, Ensemble& ensemble);
 
  private:
+  void note(Engine& engine);
   bool stops_at(const TrialStep& step, SteadyTime now);
   void note_values(std::int64_t step, const Snapshot& state, std::span<const Digest> digests);
 
