@@ -188,6 +188,14 @@ TEST(Check, CancelledItLeavesNothingBehind) {
   }
 }
 
+TEST(Check, AResumedLifeThatFailsProvesThatSomethingIsMissing) {
+  const Ended ended = check_without("resumed_crash");
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(ContainsRegex("NOT PROVEN: step [0-9]+: the resumed life ended before it\n"),
+                               HasSubstr("the resumed life ended with 70; its last lines:"),
+                               HasSubstr("planted crash"), HasSubstr("usual causes:")));
+}
+
 TEST(Check, WhereNothingIsComparedNothingIsProven) {
   Ended ended = check({"/bin/true"});
   EXPECT_EQ(ended.exit_code, 70);

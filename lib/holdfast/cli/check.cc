@@ -137,6 +137,8 @@ class Check {
       const TrialLife resumed =
           live("resumed from step " + format_count(moment.save_at), {.stop_at = last}, false);
       std::string found = difference(straight, resumed, moment.save_at, request_.standard_output);
+      // What was never added often ends a resumed life: a size that does not fit, an undefined tensor.
+      if (!resumed.failure.empty()) found += "\n  the resumed life " + resumed.failure;
       if (found.empty() && file_) found = difference_of_files(request_.file, left, file_->content());
       if (!found.empty()) return refuse(moment, found);
       latest = std::max(latest, moment.save_at);
@@ -218,8 +220,12 @@ class Check {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     // 75 is right as well: the trial ends with a stop notice, in the middle of the training.
     if (code != 0 && code != static_cast<int>(ExitCode::interrupted)) {
-      throw Error("life " + std::to_string(lives_) + " (" + name + ") of the program ended with " +
-                  std::to_string(code) + "; its last lines:\n" + last_lines(all_of(error)));
+      life.failure = "ended with " + std::to_string(code) + "; its last lines:\n" + last_lines(all_of(error));
+      while (life.failure.ends_with('\n')) life.failure.pop_back();
+      // The machine's failure says nothing about the state; nor does that of the first life.
+      const bool machine = code == static_cast<int>(ExitCode::io_failed) || code == 128 + SIGKILL;
+      if (lives_ == 1 || machine)
+        throw Error("life " + std::to_string(lives_) + " (" + name + ") of the program " + life.failure);
     }
     return life;
   }
@@ -313,8 +319,8 @@ It must be one process, and start with the same random numbers every time.
 --output FILE compares what the program leaves: a best model that no later step reads decides nothing else. FILE lies beside the
 trial's run, in it, or anywhere: then a file of yours is put aside meanwhile, as FILE.before-check.
 
-Exit code: 0 PROVEN, and for which steps; 1 NOT PROVEN, with the first step that differs and what differs there; 64 wrong
-options; 70 COMMAND failed or hung, or there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.
+Exit code: 0 PROVEN, and for which steps; 1 NOT PROVEN, with the first step that differs and what differs there, or how a
+resumed life failed; 64 wrong options; 70 COMMAND failed or hung, or there was nothing to compare; 130 Ctrl-C, 143 SIGTERM.
 
 Example:
   holdfast check --steps 200 -- ./train --checkpoint-dir /mnt/ckpt/run1)";

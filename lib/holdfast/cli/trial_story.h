@@ -23,6 +23,7 @@ struct TrialLife {
   std::vector<TrialStep> steps;
   std::string output = {};  // all of its standard output
   std::vector<TrialValue> values = {};
+  std::string failure = {};  // "ended with 70; …"
 };
 
 // `most` moments, fewer where the steps are too few: in the middle, right after a save, late, at an epoch's

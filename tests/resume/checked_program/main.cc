@@ -1,6 +1,6 @@
 // A small trainer with everything that decides the next step, each of which can be left out of the state:
 //
-//   resume_checked RUN_DIRECTORY [model|optimizer|data|rate|hidden|engine|average|late|printed|crash|none]
+//   resume_checked RUN_DIRECTORY [model|optimizer|data|rate|hidden|engine|average|late|printed|crash|resumed_crash|none]
 //
 // Or a file beside its run: ring (the last 8 inputs), slack (with room for 1024 more).
 //
@@ -138,6 +138,7 @@ int train(const std::string& directory, const std::string& left_out, const std::
       best_file.empty() ? checkpointer.directory().parent_path() / "best" : std::filesystem::path(best_file);
   double begun_late = 0;
   checkpointer.resume();
+  const std::int64_t began = state.step();
   while (state.step() < 1000) {
     const at::Tensor input = torch::full({2, 4}, static_cast<double>(kept.position % 7) / 7) +
                              static_cast<double>(kept.engine() % 100) / 1000 + kept.hidden +
@@ -164,6 +165,8 @@ int train(const std::string& directory, const std::string& left_out, const std::
     }
     kept.average = 0.9 * kept.average + 0.1 * value;
     if (left_out == "crash" && state.step() == 10) throw std::runtime_error("planted crash");
+    if (left_out == "resumed_crash" && state.step() == began + 3 && began > 0)
+      throw std::runtime_error("planted crash");
     if (left_out == "hangs" && state.step() == 10) hang();
     holdfast::StepReport report;
     report.applied = holdfast::Cursor{kept.position / 20, kept.position % 20};
