@@ -44,9 +44,23 @@ std::string value_in(const fs::path& file, const std::string& key) {
   return std::regex_search(text, found, pattern) ? found[1].str() : "";
 }
 
+// `key: [a, "b"]` of a manifest.
+Words list_in(const fs::path& file, const std::string& key) {
+  std::smatch found;
+  const std::string text = read_text(file);
+  if (!std::regex_search(text, found, std::regex("\n *" + key + ": \\[(.*)\\]"))) return {};
+  const std::string list = found[1];
+  const std::regex word("\"([^\"]*)\"|[^ ,]+");
+  Words words;
+  for (auto at = std::sregex_iterator(list.begin(), list.end(), word); at != std::sregex_iterator(); ++at) {
+    words.push_back((*at)[1].matched ? (*at)[1] : (*at)[0]);
+  }
+  return words;
+}
+
 TEST(KubernetesManifests, KeepFiveSecondsOfTheGracePeriod) {
   for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml", "spot-eks/pool.yaml",
-                                 "spot-gke/pool.yaml", "spot-aks/pool.yaml"}) {
+                                 "spot-gke/pool.yaml", "spot-aks/pool.yaml", "spot-karpenter/pool.yaml"}) {
     const int whole = std::atoi(value_in(kExamples / file, "terminationGracePeriodSeconds").c_str());
     const int named = std::atoi(value_in(kExamples / file, "HOLDFAST_TERM_GRACE").c_str());
     EXPECT_GT(named, 0) << file;
@@ -92,6 +106,21 @@ print(count, "documents")
       << "a broken manifest passes";
 }
 
+// Without a cluster, what is applied is printed.
+TEST(KubernetesManifests, AreThoseOfThePagesFirstBlock) {
+  if (Subprocess(by_name({"kubectl", "kustomize", "--help"})).wait().exit_code != 0) {
+    GTEST_SKIP() << "no kubectl here: it builds the kustomizations";
+  }
+  const Ended block =
+      Subprocess(by_name({"bash", "-c",
+                          "cd \"$1\" && sed '/^```sh/,/^```/!d; /^```sh/d; /^```/Q; s/apply -k/kustomize/' "
+                          "examples/kubernetes/README.md | bash -eu",
+                          "bash", HOLDFAST_SOURCE_DIR}))
+          .wait(1min);
+  EXPECT_EQ(block.exit_code, 0) << block.err;
+  EXPECT_THAT(block.out, HasSubstr(R"({"name": "lr30")")) << "the experiments go with the Job";
+}
+
 // A node: another host name and boot id. The volume's root belongs to root and the pod's group, as fsGroup makes it.
 class Kubelet : public testing::Test {
  protected:
@@ -112,12 +141,21 @@ class Kubelet : public testing::Test {
         "chgrp -R 1000 \"$1\" && chmod -R g+rwX \"$1\" && find \"$1\" -type d -exec chmod g+s {} +";
     ASSERT_EQ(Subprocess({"/bin/sh", "-c", script, "sh", volume().string()}).wait().exit_code, 0);
   }
-  // The container of base/job.yaml, process 1 of its own namespace, as user 1000.
+  // The container of base/job.yaml.
   std::unique_ptr<Subprocess> start_pod(const std::string& node) const {
+    Words words = {HOLDFAST_BIN_DIR "/holdfast", "launch", "--nproc", "1", "--"};
+    for (const std::string& word : driver(volume() / "train", kSteps, {"every=10", "pace-us=10000"}))
+      words.push_back(word);
+    return start_pod(node, words);
+  }
+  // A container's process 1, in a namespace of its own, as user 1000.
+  std::unique_ptr<Subprocess> start_pod(const std::string& node, const Words& container,
+                                        const std::map<std::string, std::string>& more = {}) const {
     const std::string boot_id = node + "-4000-8000-000000000000";
     write_text(folder_.path() / node, boot_id + "\n");
     const std::string prepare =
-        "hostname \"$1\" && mount --bind \"$2\" /proc/sys/kernel/random/boot_id && shift 2 && "
+        "hostname \"$1\" && mount --bind \"$2\" /proc/sys/kernel/random/boot_id && "
+        "mount --bind \"$3\" \"$3\" && shift 3 && "
         "exec setpriv --reuid 1000 --regid 1000 --groups 1000 --no-new-privs --bounding-set=-all \"$@\"";
     Words words = {"unshare",
                    "--pid",
@@ -133,17 +171,13 @@ class Kubelet : public testing::Test {
                    "sh",
                    node,
                    (folder_.path() / node).string(),
-                   HOLDFAST_BIN_DIR "/holdfast",
-                   "launch",
-                   "--nproc",
-                   "1",
-                   "--"};
-    for (const std::string& word : driver(volume() / "train", kSteps, {"every=10", "pace-us=10000"}))
-      words.push_back(word);
-    return std::make_unique<Subprocess>(
-        by_name(words), std::map<std::string, std::string>{{"HOLDFAST_TERM_GRACE", "55s"},
-                                                           {"HOLDFAST_SOURCES", "signal,file,deadline"},
-                                                           {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}});
+                   volume().string()};
+    words.insert(words.end(), container.begin(), container.end());
+    std::map<std::string, std::string> environment{{"HOLDFAST_TERM_GRACE", "55s"},
+                                                   {"HOLDFAST_SOURCES", "signal,file,deadline"},
+                                                   {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}};
+    environment.insert(more.begin(), more.end());
+    return std::make_unique<Subprocess>(by_name(words), environment);
   }
   static void signal_process_one(const Subprocess& pod, int signal) {
     const std::string pid = std::to_string(pod.pid());
@@ -151,17 +185,39 @@ class Kubelet : public testing::Test {
     ASSERT_GT(process_one, 1);
     kill(process_one, signal);
   }
-  bool commits(Subprocess& pod, const std::string& attempt) const {
+  bool commits(Subprocess& pod, const std::string& attempt, const std::string& run = "train") const {
     return pod.wait_until([&] {
-      for (const auto& entry : fs::directory_iterator(volume())) {
-        if (!fs::is_directory(entry.path())) continue;
-        for (const auto& file : fs::directory_iterator(entry.path())) {
-          const std::string name = file.path().filename();
-          if (name.starts_with("step-") && name.ends_with(attempt + ".h5")) return true;
-        }
+      if (!fs::is_directory(volume() / run)) return false;
+      for (const auto& file : fs::directory_iterator(volume() / run)) {
+        const std::string name = file.path().filename();
+        if (name.starts_with("step-") && name.ends_with(attempt + ".h5")) return true;
       }
       return false;
     });
+  }
+
+  // An index of sweep/runs.yaml: its command, with paths and a trainer of this machine.
+  std::unique_ptr<Subprocess> start_index(int index, const std::string& node) const {
+    const fs::path trainer = folder_.path() / "train";
+    if (!fs::exists(trainer)) {
+      write_text(trainer,
+                 "#!/bin/sh\n[ \"$1 $3 $5 $7\" = '--lr --seed --checkpoint-dir --mount' ] || exit 64\n"
+                 "exec " HOLDFAST_DRIVER " \"$6\" $(($4 * 20 + " +
+                     std::to_string(kSteps) + ")) every=10 pace-us=10000\n");
+      fs::permissions(trainer, fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
+    }
+    const std::map<std::string, std::string> here{
+        {"holdfast", HOLDFAST_BIN_DIR "/holdfast"},
+        {"/sweep/sweep.jsonl", (kExamples / "sweep/sweep.jsonl").string()},
+        {"/runs", volume().string()},
+        {"train", trainer.string()}};
+    Words words;
+    for (const char* const key : {"command", "args"}) {
+      for (const std::string& word : list_in(kExamples / "sweep/runs.yaml", key)) {
+        words.push_back(here.contains(word) ? here.at(word) : word);
+      }
+    }
+    return start_pod(node, words, {{"JOB_COMPLETION_INDEX", std::to_string(index)}});
   }
 
   TemporaryFolder folder_;
@@ -188,6 +244,38 @@ TEST_F(Kubelet, ThatEndsAndKillsPodsLosesNothing) {
   EXPECT_THAT(ended.err, HasSubstr("resuming from step"));
   EXPECT_THAT(ended.out,
               HasSubstr("complete step=" + std::to_string(kSteps) + " state=" + straight_state(kSteps)));
+}
+
+TEST_F(Kubelet, WithFourIndexesEndsAndKillsEachAlone) {
+  const Words names{"lr01", "lr03", "lr10", "lr30"};
+  std::vector<std::unique_ptr<Subprocess>> pods;
+  for (int i = 0; i < 4; ++i) pods.push_back(start_index(i, "aaaaaaaa-000" + std::to_string(i)));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(commits(*pods[i], "-a0001", names[i])) << pods[i]->err();
+  // Nothing happens to index 0. 1 and 3 are drained, 2 and then 3 lose their nodes.
+  for (const int i : {1, 3}) signal_process_one(*pods[i], SIGTERM);
+  signal_process_one(*pods[2], SIGKILL);
+  for (const int i : {1, 3}) EXPECT_EQ(pods[i]->wait(60s).exit_code, 75) << pods[i]->err();
+  pods[2]->wait();
+  mount_volume();
+  for (const int i : {1, 2, 3}) pods[i] = start_index(i, "bbbbbbbb-000" + std::to_string(i));
+  ASSERT_TRUE(commits(*pods[3], "-a0002", names[3])) << pods[3]->err();
+  signal_process_one(*pods[3], SIGKILL);
+  pods[3]->wait();
+  pods[3] = start_index(3, "cccccccc-0003");
+  for (int i = 0; i < 4; ++i) {
+    const Ended ended = pods[i]->wait(3min);
+    const int steps = kSteps + 20 * (i + 1);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.out,
+                HasSubstr("complete step=" + std::to_string(steps) + " state=" + straight_state(steps)));
+    EXPECT_EQ(ended.err.find("resuming from step") != std::string::npos, i != 0) << ended.err;
+  }
+}
+
+TEST_F(Kubelet, WithAnIndexBeyondTheFileFailsThatIndex) {
+  const Ended ended = start_index(4, "aaaaaaaa-0004")->wait(1min);
+  EXPECT_EQ(ended.exit_code, 64);
+  EXPECT_THAT(ended.err, HasSubstr("JOB_COMPLETION_INDEX=4 is beyond sweep.jsonl"));
 }
 
 }}  // namespace holdfast::test

@@ -183,20 +183,22 @@ TEST_F(SlurmJob, OfASweepSurvivesAlone) {
   const auto steps = [](int seed) { return kSteps + 20 * seed; };
   const std::filesystem::path root = folder_.path() / "ckpt";
   const std::filesystem::path train = folder_.path() / "train";
-  write_text(train, "#!/bin/bash\n[[ \"$1 $3 $5\" == '--lr --seed --checkpoint-dir' ]] || exit 64\n"
-                    "exec " HOLDFAST_DRIVER " \"$6\" $((" + std::to_string(kSteps) +
-                        " + 20 * $4)) every=10 pace-us=10000\n");
+  write_text(train,
+             "#!/bin/bash\n[[ \"$1 $3 $5\" == '--lr --seed --checkpoint-dir' ]] || exit 64\n"
+             "exec " HOLDFAST_DRIVER " \"$6\" $((" +
+                 std::to_string(kSteps) + " + 20 * $4)) every=10 pace-us=10000\n");
   std::filesystem::permissions(train, std::filesystem::perms::owner_all);
-  const std::string block = "s,/mnt/ckpt," + root.string() + ",; s,examples/slurm/," HOLDFAST_SOURCE_DIR "/&,";
-  const std::string submitted = cluster_->run(
-      {"/bin/bash", "-c",
-       "cd \"$1\" && mkdir ckpt && sed '/^```sh/,/^```/!d; /^```sh/d; /^```/Q' \"$3\" | sed \"$2\" | bash -eu",
-       "sh", folder_.path().string(), block, HOLDFAST_SOURCE_DIR "/examples/slurm/README.md"},
-      {{"HOLDFAST", HOLDFAST_BIN_DIR "/holdfast"},
-       {"HOLDFAST_SOURCES", "signal,file,deadline"},
-       {"OMP_NUM_THREADS", "1"},
-       {"SBATCH_CPUS_PER_TASK", "2"},  // four elements fill a node
-       {"SLURM_CPUS_PER_TASK", "2"}});
+  // With two cores each, four elements fill a node.
+  const std::string block = "s,^sbatch,& --cpus-per-task=2,; s,/mnt/ckpt," + root.string() +
+                            ",; s,examples/slurm/," HOLDFAST_SOURCE_DIR "/&,";
+  const std::string submitted =
+      cluster_->run({"/bin/bash", "-c",
+                     "cd \"$1\" && mkdir ckpt && sed '/^```sh/,/^```/!d; /^```sh/d; /^```/Q' \"$3\" | sed "
+                     "\"$2\" | bash -eu",
+                     "sh", folder_.path().string(), block, HOLDFAST_SOURCE_DIR "/examples/slurm/README.md"},
+                    {{"HOLDFAST", HOLDFAST_BIN_DIR "/holdfast"},
+                     {"HOLDFAST_SOURCES", "signal,file,deadline"},
+                     {"OMP_NUM_THREADS", "1"}});
   const std::string array = submitted.substr(submitted.rfind(' ') + 1);
   const std::vector<std::string> names{"lr01-1", "lr01-2", "lr03-1", "lr03-2", "lr10-1", "lr10-2"};
   std::vector<Job> elements;
@@ -210,7 +212,7 @@ TEST_F(SlurmJob, OfASweepSurvivesAlone) {
   const std::string node = cluster_->field(elements[0].id, "NodeList");
   const Job& killed = elements[5];
   ASSERT_NE(cluster_->field(killed.id, "NodeList"), node) << "all elements are on one node";
-  cluster_->run({"scancel", "--signal=KILL", killed.id});
+  cluster_->run({"pkill", "--signal", "KILL", "--full", HOLDFAST_DRIVER " " + killed.run.string()});
   cluster_->run({"scontrol", "update", "NodeName=" + node, "State=DRAIN", "Reason=repair"});
   std::vector<bool> moved;
   for (const Job& element : elements) {

@@ -17,7 +17,7 @@ OPEN_DRIVER_IMAGE = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 )
 
-# Several types each: the deepest pool of them wins. The first is asked first where on-demand is bought.
+# Several types each: the strategy chooses among their pools. The first is asked first where on-demand is bought.
 TYPES = {
     "a100": ("p4d.24xlarge", "p4de.24xlarge"),
     "b200": ("p6-b200.48xlarge",),
