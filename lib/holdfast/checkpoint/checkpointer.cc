@@ -152,7 +152,6 @@ void Checkpointer::request_save() {
   parts_->run.monitor.post(
       {"program", NoticeKind::checkpoint_now, std::nullopt, "the program asks for a save"});
 }
-
 void Checkpointer::request_stop(const std::string& reason) {
   parts_->run.monitor.post({"program", NoticeKind::stop, std::nullopt, reason});
 }
@@ -225,7 +224,6 @@ Checkpointer::~Checkpointer() {
 // At any time.
 
 std::filesystem::path Checkpointer::directory() const { return parts_->run.options.directory; }
-
 AttemptNumber Checkpointer::attempt() const { return parts_->run.started.record.attempt; }
 
 Durable Checkpointer::last_durable() const {
@@ -233,9 +231,7 @@ Durable Checkpointer::last_durable() const {
 }
 
 RunFigures Checkpointer::figures() const { return parts_->run.book->figures(); }
-
 std::vector<Notice> Checkpointer::notices() const { return parts_->run.monitor.notices(); }
-
 std::optional<SteadyTime> Checkpointer::deadline() const { return parts_->run.monitor.named_deadline(); }
 
 Digest Checkpointer::state_digest() {

@@ -189,10 +189,11 @@ class HOLDFAST_EXPORT Checkpointer {
   // forked child.
   int finish();
 
-  // Where this run's checkpoints lie: CheckpointerOptions::directory, but under `holdfast check` the folder of
-  // the trial. A program that keeps files of its own beside its run names them from here, such as
-  // directory().parent_path() / "ring"; then a trial never touches those of the real run. That parent exists
-  // in a trial; the directory itself exists from resume() on. From the constructor on; any thread.
+  // Where this run's checkpoints lie: CheckpointerOptions::directory, but under `holdfast check` the
+  // folder of the trial. A program that keeps files of its own beside its run names them from here, such
+  // as directory().parent_path() / "ring"; then a trial never touches those of the real run. That parent
+  // exists in a trial; the directory itself exists from resume() on. From the constructor on; any
+  // thread.
   std::filesystem::path directory() const;
   AttemptNumber attempt() const;
   // The newest durable checkpoint. After resume(): the one that this attempt began with, unless it came from
