@@ -1,7 +1,7 @@
 """examples/skypilot: SkyPilot itself reads the files, and their script goes through a double of its managed jobs.
 
-The double keeps what SkyPilot promises: another machine with a fresh disk and the same script after a lost one and after
-the exit codes of `recover_on_exit_codes`, and FAILED after any other.
+The double keeps what SkyPilot promises: another machine with a fresh disk and the same script after a lost one and
+after the exit codes of `recover_on_exit_codes`, and FAILED after any other.
 """
 
 from __future__ import annotations
