@@ -2,8 +2,8 @@
 
     play(tasks, Contract(machines=3, grace=30, verdict=…), folder)
 
-Each attempt has the same command on a fresh disk, in a process name space of its own, as a container has. A machine that
-is lost takes everything with it at once. A task that is stopped gets SIGTERM, and after the grace
+Each attempt has the same command on a fresh disk, in a process name space of its own, as a container has. A machine
+that is lost takes everything with it at once. A task that is stopped gets SIGTERM, and after the grace
 SIGKILL with its machine.
 """
 
