@@ -2,8 +2,9 @@
 
     play(tasks, Contract(machines=3, grace=30, verdict=…), folder)
 
-Each attempt has the same command on a fresh disk, in a process name space of its own, as a container has. A machine that
-is lost takes everything with it at once; a task that is stopped gets SIGTERM, and SIGKILL after the grace.
+Each attempt has the same command on a fresh disk, in a process name space of its own, as a container has. A machine
+that is lost takes everything with it at once. A task that is stopped gets SIGTERM, and after the grace
+SIGKILL with its machine.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ class Attempt:
 
     def happens(self) -> None:
         """What this attempt is killed for, once it has brought something home."""
+        if self.deadline is not None and not self.lost and time.monotonic() > self.deadline:
+            self.lost = True  # the grace is over, and the machine goes
+            self.process.kill()
         if self.deadline is not None or self.lost or not self.task.kills:
-            if self.deadline is not None and time.monotonic() > self.deadline:
-                self.process.kill()
             return
         if self.task.progress() <= self.began_at:
             return

@@ -1,8 +1,8 @@
 """examples/aws_batch: the template by its checkers, the role's rights, and sweeps through a double of Batch.
 
-The double keeps what Batch promises: a fresh disk and the same command for each attempt, SIGTERM, 30 s, SIGKILL, and the
-retry strategy of the template. The task, `holdfast sweep`, the example trainer and rclone are real; S3 is moto's, behind
-a door that has the role's rights.
+The double keeps what Batch promises: a fresh disk and the same command for each attempt, SIGTERM, 30 s, SIGKILL, and
+the retry strategy of the template. The task, `holdfast sweep`, the example trainer and rclone are real; S3 is moto's,
+behind a door that has the role's rights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """examples/skypilot: SkyPilot itself reads the files, and their script goes through a double of its managed jobs.
 
-The double keeps what SkyPilot promises: another machine with a fresh disk and the same script after a lost one and after
-the exit codes of `recover_on_exit_codes`, and FAILED after any other.
+The double keeps what SkyPilot promises: another machine with a fresh disk and the same script after a lost one and
+after the exit codes of `recover_on_exit_codes`, and FAILED after any other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def test_first_block(tmp_path: Path) -> None:
     words = (tmp_path / "told").read_text().splitlines()[-1].split()
     assert words[:3] == ["sky", "jobs", "launch"]
     assert words[-1] == "examples/skypilot/sweep.yaml"
-    assert int(words[words.index("--num-jobs") + 1]) == len((tmp_path / "sweep.jsonl").read_text().splitlines())
+    assert int(words[words.index("--num-jobs") + 1]) == len(
+        (tmp_path / "sweep.jsonl").read_text().splitlines()
+    )
     missing = {name for name, value in described("sweep.yaml")["envs"].items() if value is None}
     assert {words[words.index("--env") + 1].partition("=")[0]} == missing
 
@@ -91,7 +93,9 @@ def verdict(task: Task, code: int, lost: bool) -> str:
     return "again" if lost or code in recovers else "FAILED"
 
 
-@pytest.mark.parametrize(("code", "ends"), [(75, "again"), (74, "again"), (64, "FAILED"), (76, "FAILED"), (78, "FAILED")])
+@pytest.mark.parametrize(
+    ("code", "ends"), [(75, "again"), (74, "again"), (64, "FAILED"), (76, "FAILED"), (78, "FAILED")]
+)
 def test_recovers(code: int, ends: str) -> None:
     assert verdict(Task("r", [], {}, [], lambda: 0, lambda: None), code, False) == ends
 
@@ -104,7 +108,9 @@ def bucket() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("runs", "machines", "kills"), [(4, 3, 12) if NIGHTLY else (2, 2, 2)])
-def test_runs_outlive_their_machines(bucket: None, tmp_path: Path, runs: int, machines: int, kills: int) -> None:
+def test_runs_outlive_their_machines(
+    bucket: None, tmp_path: Path, runs: int, machines: int, kills: int
+) -> None:
     need_programs()
     (tmp_path / "workdir").mkdir()
     file = Path(file_of(tmp_path / "workdir", runs))
