@@ -125,6 +125,8 @@ class Check {
     doubts_ = doubts_in(all_of(folder_.path() / "err"));
     const std::string left = left_by_straight();
     const std::int64_t last = straight.steps.back().step;
+    // A program that came to its end by itself does so again, and leaves what it leaves there.
+    const std::int64_t stop_at = straight.steps.back().stops ? last : last + 1;
     const auto moments = moments_of(straight, request_.kills);
     std::int64_t latest = 0;
     // A kill, not a stop: a program that saves before it leaves computes no step again, so nothing could be
@@ -135,7 +137,7 @@ class Check {
       live("killed " + moment.name, {.stop_at = last, .save_at = moment.save_at, .kill_at = moment.kill_at},
            true);
       const TrialLife resumed =
-          live("resumed from step " + format_count(moment.save_at), {.stop_at = last}, false);
+          live("resumed from step " + format_count(moment.save_at), {.stop_at = stop_at}, false);
       std::string found = difference(straight, resumed, moment.save_at, request_.standard_output);
       // What was never added often ends a resumed life: a size that does not fit, an undefined tensor.
       if (!resumed.failure.empty()) found += "\n  the resumed life " + resumed.failure;
