@@ -74,9 +74,10 @@ bool FrozenTensors::Look::still(const at::Tensor& tensor) const {
 
 void FrozenTensors::add(const std::string& module, const ModuleOptions& options) {
   if (options.frozen == Frozen::digest && options.may_change_shape) {
-    throw UsageError("module '" + module +
-                     "': a digest stands for one shape, so frozen = Frozen::digest excludes may_change_shape: "
-                     "add the two as two modules");
+    throw UsageError(
+        "module '" + module +
+        "': a digest stands for one shape, so frozen = Frozen::digest excludes may_change_shape: "
+        "add the two as two modules");
   }
   if (options.frozen == Frozen::digest) {
     modules_[module] = options;
