@@ -40,8 +40,8 @@ void refuse_clashes(const std::string& part, const TrainState::Component& compon
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
       const std::string folder = name.substr(0, slash);
       if (!names.contains(folder)) continue;
-      throw UsageError("'" + printable(folder) + "' is a tensor, so '" + printable(name) +
-                       "' cannot lie in a folder of that name: save() must rename one of the two");
+      throw UsageError("'" + printable(name) + "' cannot be stored, because '" + printable(folder) +
+                       "' is a tensor and no folder: save() must rename one of the two");
     }
   }
 }
