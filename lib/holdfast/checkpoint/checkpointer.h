@@ -39,7 +39,7 @@ struct HOLDFAST_EXPORT Peeked {
   std::string checkpoint;           // the file, as in Resumed
   Attributes options;               // as resume() compares them: "optimizer.group.0.lr"
   Attributes attributes;            // all of the file, the options included: "phase.value"
-  std::vector<TensorSpec> tensors;  // names, types and shapes; without what other ranks have of their own
+  std::vector<TensorSpec> tensors;  // frozen ones included; without what other ranks have of their own
 
   const TensorSpec* tensor(std::string_view name) const;    // "model/fc.weight"; null: there is none
   bool has_part(std::string_view name) const;               // a name of state.add() or value()

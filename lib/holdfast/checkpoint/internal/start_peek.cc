@@ -13,6 +13,7 @@
 #include "holdfast/mirror/pace.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/received_file.h"
+#include "holdfast/snapshot/digested_tensors.h"
 #include "holdfast/snapshot/overrides.h"
 #include "holdfast/store/names.h"
 
@@ -153,6 +154,7 @@ Peeked peeked_in(CheckpointHead head) {
   std::vector<TensorSpec> tensors;
   for (IndexedTensor& tensor : index->tensors) tensors.push_back(std::move(tensor.spec));
   peeked.tensors = without_ranks(tensors);
+  for (DigestedTensor& frozen : digested_tensors(all)) peeked.tensors.push_back(std::move(frozen.spec));
   return peeked;
 }
 
