@@ -85,7 +85,7 @@ class Box:
             self.write(f"root/opt/holdfast/{script}", DOUBLE, 0o755)
         self.write("root/opt/holdfast/hf-run", TRAINER, 0o755)
         self.write("doubles/docker", DOUBLE, 0o755)
-        self._services = [word for word in config["runcmd"][1] if word.startswith("holdfast")]
+        self._services = [word for word in config["runcmd"][1] if word.startswith(("holdfast", "hf-mig"))]
         self._boot = self.write("boot", BOOT, 0o755)
         self._program: subprocess.Popen[bytes] | None = None
 

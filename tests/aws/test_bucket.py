@@ -153,6 +153,7 @@ def test_down_deletes_the_runs_objects_and_no_other(lab: Lab, monkeypatch: pytes
     monkeypatch.setattr(bucket, "AT_ONCE", 2)
     for number in range(5):  # more than one call takes
         put(lab, f"r1/run/attempts/{number}.x")
+        put(lab, f"r1/runs/lr{number}/step-000000000010-a0001.h5")
     put(lab, "r10/run/step-000000000010-a0001.h5")
     lab.client("s3").create_multipart_upload(Bucket=OWN, Key="r1/run/step-1.h5")
     tidy.down(lab.another(), "r1", "r1")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import account_lab
+import plans
 import pytest
 from account_lab import Lab
 
@@ -461,6 +463,57 @@ def test_check_asks_for_the_quota_that_counts_the_type(lab: Lab, kind: str, code
     assert {name: value for name, value in good.items() if name.startswith("quota")} == {
         f"quota {Quotas.NAMES[code]}": False
     }
+
+
+def sweep_words(folder: Path, text: str, *more: str) -> list[str]:
+    file = folder / "runs.jsonl"
+    file.write_text(text)
+    words = ["render", "r1", "--gpu", "a100", "--image", plans.PLAIN.image, "--sweep", str(file), *more]
+    return [*words, "--user-data", "--", "train", "--lr", "{lr}", "--checkpoint-dir", "{run_dir}"]
+
+
+def test_the_runs_of_a_sweep_reach_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = sweep_words(
+        tmp_path, '{"name": "a", "lr": 1e-4}\n{"name": "b", "lr": 0.3}\n\n', "--mig-slices", "7"
+    )
+    assert main(words, lambda name: None) == 0
+    made = json.loads(capsys.readouterr().out.removeprefix("#cloud-config\n"))
+    files = {file["path"]: file["content"] for file in made["write_files"]}
+    assert files["/etc/holdfast/sweep.jsonl"] == '{"name": "a", "lr": 1e-4}\n{"name": "b", "lr": 0.3}\n'
+    assert "HF_SLICES=7\n" in files["/etc/holdfast/run.env"]
+    assert "HF_RUN_DIRS=/mnt/holdfast/runs/a:/mnt/holdfast/runs/b\n" in files["/etc/holdfast/run.env"]
+    trainers = [path for path in files if path.startswith("/etc/systemd/system/holdfast")]
+    assert "/etc/systemd/system/holdfast.service" in trainers
+    assert not any("@" in path for path in trainers)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"name": "a", "lr": 1}\n{"name": "a", "lr": 2}\n', "line 2: the name 'a' is that of line 1"),
+        ('{"name": "a", "lr": 1}\n# b\n', "line 2: it is no JSON object"),
+        ('{"name": "a/b", "lr": 1}\n', "line 1: the name 'a/b'"),
+        ('{"lr": 1}\n', "line 1: the name None"),
+        ('{"name": "a", "lr": 1}\n{"name": "b"}\n', "line 2: it has no value for {lr}"),
+        ("".join(f'{{"name": "r{n}", "lr": 1}}\n' for n in range(101)), "line 101: a machine takes 100"),
+        ("\n", "is empty"),
+    ],
+)
+def test_a_sweep_that_cannot_be_run_is_refused(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(sweep_words(tmp_path, text, "--mig-slices", "7"), lambda name: None) == 64
+    assert why in capsys.readouterr().err
+
+
+def test_slices_and_a_sweep_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = sweep_words(tmp_path, '{"name": "a", "lr": 1}\n')
+    assert main(words, lambda name: None) == 64
+    assert "go together" in capsys.readouterr().err
+    assert main([*words[:6], "--mig-slices", "7", *words[8:]], lambda name: None) == 64
+    assert "go together" in capsys.readouterr().err
+    assert main([*words[:7], str(tmp_path / "none"), *words[8:]], lambda name: None) == 64
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_check_says_when_no_quota_names_the_type(lab: Lab) -> None:

@@ -241,7 +241,7 @@ def test_verify_judges_the_newest_checkpoint(tmp_path: Path) -> None:
         assert stop.value.code == expected
 
 
-def test_verify_wants_every_slice(tmp_path: Path) -> None:
+def test_verify_wants_every_run_of_a_sweep(tmp_path: Path) -> None:
     directories = tuple(tmp_path / name for name in ("run-0", "run-1"))
     for directory in directories:
         directory.mkdir()
@@ -257,6 +257,7 @@ def test_verify_reads_the_volume_and_not_the_machines_own_drive(tmp_path: Path) 
     copy = tmp_path / "mount/run/step-000000000007-a0001.h5"
     copy.parent.mkdir(parents=True)
     copy.touch()
-    settings = Settings("r1", mount=tmp_path / "mount", run_dirs=(tmp_path / "fast/run",), nvme=True)
+    fast = tmp_path / "fast"
+    settings = Settings("r1", mount=tmp_path / "mount", run_dirs=(fast / "run",), fast=fast, nvme=True)
     host = LinuxHost(settings, "i-1", lambda command, _: Done(command[-1] == str(copy), "damaged"))
     assert "damaged" in host.verify()

@@ -16,7 +16,7 @@ from virtual import VirtualClock
 from holdfast_aws import lease
 from holdfast_aws.cloud import HOOK
 from holdfast_aws.commands import Done, run
-from holdfast_aws.health import Evidence, Health, trouble_of
+from holdfast_aws.health import Evidence, Health, trouble_of, trouble_of_all
 from holdfast_aws.linux_host import LinuxHost
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import StopError
@@ -70,7 +70,9 @@ def test_what_need_not_move_does_not_count() -> None:
     assert (told.standing, told.last) == (0, None)
     gap = [line("progress", 10, step=5), line("progress", 900, step=5)]
     assert progress_of(began + gap).standing == 0
-    assert progress_of([*ledger_of((100, 9)), line("end", 101, code=75)]).last is None
+    ended = progress_of([*ledger_of((100, 9)), line("end", 101, code=75)])
+    assert ended.last is None
+    assert ended.told is not None
 
 
 def test_foreign_and_torn_lines_are_passed_over() -> None:
@@ -85,6 +87,7 @@ def test_a_long_ledger_is_read_from_its_end(tmp_path: Path) -> None:
     told = read_progress(path)
     assert told.step == 20_000
     assert told.standing == pytest.approx(800, abs=20)
+    assert told.told == told.last
     assert read_progress(tmp_path / "none").last is None
 
 
@@ -321,16 +324,39 @@ def test_the_lease_stays_young(tmp_path: Path) -> None:
     assert lease.owner(box.settings.mount) == (box.instance, "boot")
 
 
-def test_each_slice_is_looked_at(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("others", "restarts"),
+    [
+        ([Progress(9, 0, 600, NOW - 5, NOW - 5)], 0),  # one trains
+        ([Progress(9, 0, 600, None, NOW - 5)], 0),  # one has just ended, and the next one begins
+        ([Progress(9, 700, 600, NOW - 5, NOW - 5)], 1),  # all hang
+        ([Progress(9, 0, 600, NOW - 900, NOW - 900)], 1),
+        ([Progress(9, 0, 600, None, NOW - 900)], 1),  # the others have ended long ago
+        ([Progress(-1, 0, 600, None)], 1),  # or not begun
+        ([], 1),
+    ],
+)
+def test_a_sweep_is_in_trouble_when_none_of_its_runs_moves(others: list[Progress], restarts: int) -> None:
+    hangs = Progress(9, 700, 600, NOW - 5, NOW - 5)
+    trouble = trouble_of_all([evidence(progress=each) for each in (hangs, *others)])
+    assert bool(trouble) == bool(restarts)
+
+
+def test_trouble_of_the_machine_is_trouble_of_a_sweep() -> None:
+    trains = Progress(9, 0, 600, NOW - 5, NOW - 5)
+    assert trouble_of_all([evidence(progress=trains, gpu="broken")] * 2) == "broken"
+
+
+def test_each_run_of_a_sweep_is_looked_at(tmp_path: Path) -> None:
     box = Box(tmp_path)
-    other = box.settings.mount / "run-1"
+    other = box.settings.mount / "other"
     other.mkdir()
     box.settings = Settings(
-        "r1", mount=box.settings.mount, run_dirs=(box.directory, other), dev_root=tmp_path
+        "r1", mount=box.settings.mount, run_dirs=(other, box.directory), dev_root=tmp_path
     )
     box.trains(standing=700)
     box.tick()
-    assert [c for c in box.ran if "restart" in c] == ["systemctl restart holdfast@0.service"]
+    assert [c for c in box.ran if "restart" in c] == ["systemctl restart holdfast.service"]
 
 
 def test_a_group_that_terminates_gets_the_volume_back_in_order(tmp_path: Path) -> None:

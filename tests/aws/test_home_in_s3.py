@@ -207,6 +207,26 @@ def test_row(name: str, allowed: bool, call: Call) -> None:
     assert allows(POLICY, call) is allowed
 
 
+@pytest.mark.parametrize(
+    ("allowed", "call"),
+    [
+        (True, lists(prefix="runs/r1/runs/lr03/attempts/")),
+        (True, Call("s3:PutObject", [obj("runs/r1/runs/lr03/step-1.h5")])),
+        (True, Call("s3:DeleteObject", [obj("runs/r1/runs/lr03/step-1.h5")])),
+        (True, Call("s3:GetObject", [obj("runs/r1/runs/lr03/step-1.h5")])),
+        (False, Call("s3:PutObject", [obj("runs/r1/runs/lr03/index.html")])),
+        (False, Call("s3:PutObject", [obj("runs/r1/run/step-1.h5")])),
+        (False, Call("s3:DeleteObject", [obj("runs/r2/runs/lr03/step-1.h5")])),
+        (False, lists(prefix="runs/r10/runs/lr03/")),
+    ],
+)
+def test_the_runs_of_a_sweep_have_their_places(allowed: bool, call: Call) -> None:
+    policy = plans.plan(
+        home="s3://bucket/runs", region="us-east-1", types=("p4d.24xlarge",), slices=7, sweep=plans.SWEEP
+    ).policy
+    assert allows(policy, call) is allowed
+
+
 @pytest.mark.parametrize("sid", ["ListHome", "ReadHome", "WriteHome", "OwnHome", "RetainHome"])
 @pytest.mark.parametrize("part", ["statement", "Condition"])
 def test_table_notices_what_is_missing(sid: str, part: str) -> None:

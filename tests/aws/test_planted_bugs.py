@@ -231,8 +231,8 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
     ),
     "verifies the machine's own drive, not the copy": (
         "settings.py",
-        "tuple(self.mount / each.name for each in self.run_dirs) if self.nvme else self.run_dirs",
-        "self.run_dirs",
+        "        if not self.nvme:\n",
+        "        if True:\n",
         with_folder("test_filesystem", "test_verify_reads_the_volume_and_not_the_machines_own_drive"),
     ),
     "goes to S3 although the run has a volume": (

@@ -1,4 +1,4 @@
-"""`holdfast supervise` as process 1 of the run's container: scenario 33.
+"""`holdfast supervise`, and `holdfast sweep`, as process 1 of the run's container: scenario 33.
 
 No Docker daemon is needed: a process name space with its own /proc stands for the container. It has no init,
 and a signal without a handler does nothing to its process 1. Then `docker stop` is a SIGTERM to that process,
@@ -44,7 +44,7 @@ def process_one(of: int) -> int | None:
     return None
 
 
-def stopped(bench: Bench, entry: str, patience: float) -> int | None:  # noqa: F811
+def stopped(bench: Bench, entry: str, patience: float, sweep: str = "") -> int | None:  # noqa: F811
     """The container's exit code after `docker stop`; None: it did not end in that time."""
     if not (BIN / "holdfast").exists():
         pytest.skip(f"{BIN / 'holdfast'} is not built")
@@ -53,8 +53,14 @@ def stopped(bench: Bench, entry: str, patience: float) -> int | None:  # noqa: F
     bench.double("docker", DOCKER.format(apart=" ".join(APART), entry=entry))
     (bench.bin / "train").write_text(TRAINER)
     (bench.bin / "train").chmod(0o755)
+    words = ["supervise", "--directory", str(bench.root / "mnt/run")]
+    if sweep:
+        file = bench.root / "etc/sweep.jsonl"
+        file.write_text(sweep)
+        words = ["sweep", str(file), "--root", str(bench.root / "mnt/runs"), "--local", "2"]
+    begun = max(1, len(sweep.splitlines()))
     container = subprocess.Popen(
-        [str(KIT / "run-docker.sh"), str(bench.root / "mnt/run"), "--", "train"],
+        [str(KIT / "run-docker.sh"), *words, "--", "train"],
         env={
             "PATH": f"{bench.bin}:/usr/bin:/bin",
             "HF_IMAGE": "x@sha256:0",
@@ -64,7 +70,7 @@ def stopped(bench: Bench, entry: str, patience: float) -> int | None:  # noqa: F
     )
     try:
         until = time.monotonic() + 60
-        while "the trainer begins" not in bench.calls() or not (first := process_one(container.pid)):
+        while bench.calls().count("the trainer begins") < begun or not (first := process_one(container.pid)):
             assert time.monotonic() < until
             time.sleep(0.02)
         os.kill(first, signal.SIGTERM)
@@ -79,6 +85,11 @@ def stopped(bench: Bench, entry: str, patience: float) -> int | None:  # noqa: F
 def test_sigterm_reaches_the_trainer_without_init(bench: Bench) -> None:  # noqa: F811
     assert stopped(bench, str(BIN / "holdfast"), 60) == 75
     assert "the trainer heard TERM" in bench.calls()
+
+
+def test_sigterm_reaches_each_trainer_of_a_sweep(bench: Bench) -> None:  # noqa: F811
+    assert stopped(bench, str(BIN / "holdfast"), 60, '{"name": "a"}\n{"name": "b"}\n') == 75
+    assert bench.calls().count("the trainer heard TERM") == 2
 
 
 def test_planted_shell_as_process_one(bench: Bench) -> None:  # noqa: F811

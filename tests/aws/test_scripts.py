@@ -97,11 +97,11 @@ def test_end_of_the_trainer(bench: Bench, code: str, status: str, job: str, call
     assert bench.calls() == calls
 
 
-@pytest.mark.parametrize(("unit", "name"), [("holdfast.service", "run"), ("holdfast@3.service", "run-3")])
-def test_a_container_does_not_outlive_its_unit(bench: Bench, unit: str, name: str) -> None:
+def test_a_container_does_not_outlive_its_unit(bench: Bench) -> None:
     bench.double("docker")
-    bench.run("machine/hf-ended", unit, EXIT_CODE="killed", EXIT_STATUS="KILL", HF_IMAGE="x@sha256:0")
-    assert bench.calls() == [f"docker rm -f holdfast-{name}"]
+    killed = {"EXIT_CODE": "killed", "EXIT_STATUS": "KILL", "HF_IMAGE": "x@sha256:0"}
+    bench.run("machine/hf-ended", "holdfast.service", **killed)
+    assert bench.calls() == ["docker rm -f holdfast-run"]
 
 
 def test_run_on_the_machine(bench: Bench) -> None:
@@ -115,31 +115,42 @@ def test_run_on_the_machine(bench: Bench) -> None:
     ]
 
 
-def test_run_of_a_slice_has_its_own_directory(bench: Bench) -> None:
-    bench.double("holdfast")
-    bench.run("machine/hf-run", "3")
-    assert f"--checkpoint-dir {bench.root}/mnt/run-3 " in bench.calls()[0]
+def test_slices_get_the_runs_of_a_sweep(bench: Bench) -> None:
+    words = supervised(bench, HF_SLICES="3")
+    root = f"{bench.root}/mnt/runs"
+    assert words[:6] == ["sweep", f"{bench.root}/etc/sweep.jsonl", "--root", root, "--local", "3"]
+    assert words[6:10] == ["--", "train", "--checkpoint-dir", "{run_dir}"]
 
 
 def test_run_in_docker(bench: Bench) -> None:
     bench.double("chown")
     bench.run("machine/hf-run", HF_IMAGE="x@sha256:0")
-    assert bench.calls()[-1].startswith(f"run-docker.sh {bench.root}/mnt/run -- train --checkpoint-dir")
+    assert bench.calls()[-1].startswith(
+        f"run-docker.sh supervise --directory {bench.root}/mnt/run -- train --checkpoint-dir {bench.root}/mnt/run "
+    )
 
 
-def docker_words(bench: Bench, *options: str, **environment: str) -> str:
+SUPERVISE = ("supervise", "--directory", "/mnt/holdfast/run")
+
+
+def docker_words(bench: Bench, *words: str, **environment: str) -> str:
     bench.double("docker")
-    bench.run(
-        "run-docker.sh", "/mnt/holdfast/run", *options, "--", "train", "--lr", "0.1",
-        HF_IMAGE="x@sha256:0", **environment,
-    )  # fmt: skip
+    words = (*(words or SUPERVISE), "--", "train", "--lr", "0.1")
+    bench.run("run-docker.sh", *words, HF_IMAGE="x@sha256:0", **environment)
     return bench.calls()[-1]
 
 
 def test_docker_gets_what_a_run_needs(bench: Bench) -> None:
     called = docker_words(bench)
     assert called.endswith("x@sha256:0 supervise --directory /mnt/holdfast/run -- train --lr 0.1")
-    for option in ("--gpus all", "--network host", "--stop-timeout 100", "--shm-size", "-v"):
+    for option in (
+        "--gpus all",
+        "-e HOLDFAST_RUN_DIR=/mnt/holdfast/run ",
+        "--network host",
+        "--stop-timeout 100",
+        "--shm-size",
+        "-v",
+    ):
         assert option in called
     assert "--init" not in called
 
@@ -175,13 +186,19 @@ def test_every_launcher_passes_on_the_grace_that_it_grants(bench: Bench) -> None
     assert "export HOLDFAST_TERM_GRACE=${HOLDFAST_TERM_GRACE:-25s}" in slurm  # Slurm's KillWait is 30 s
 
 
-def test_docker_of_a_slice_sees_one_device(bench: Bench) -> None:
-    assert '--gpus "device=MIG-1"' in docker_words(bench, CUDA_VISIBLE_DEVICES="MIG-1")
+def test_docker_gets_the_file_of_a_sweep_and_all_slices(bench: Bench) -> None:
+    called = docker_words(bench, "sweep", "/etc/holdfast/sweep.jsonl", "--root", "/mnt/holdfast/runs")
+    for option in (
+        "--gpus all",
+        "--no-healthcheck",
+        "-v /etc/holdfast/sweep.jsonl:/etc/holdfast/sweep.jsonl:ro",
+    ):
+        assert option in called
 
 
 def test_docker_refuses_an_image_that_can_change(bench: Bench) -> None:
     bench.double("docker")
-    assert bench.run("run-docker.sh", "/mnt/run", "--", "train", HF_IMAGE="x:latest").returncode == 64
+    assert bench.run("run-docker.sh", *SUPERVISE, "--", "train", HF_IMAGE="x:latest").returncode == 64
     assert bench.calls() == []
 
 
@@ -214,18 +231,20 @@ def test_home_in_s3_is_the_same_for_every_machine(bench: Bench, nvme: str) -> No
     assert "--home-mount" not in words
 
 
-def test_each_slice_has_its_own_home(bench: Bench) -> None:
-    words = supervised(bench, "3", HF_S3=S3)
-    assert (words[2], words[4]) == (f"{bench.root}/mnt/run-3", f"rclone:holdfast:{S3}/run-3")
+def test_each_run_of_a_sweep_has_its_own_home(bench: Bench) -> None:
+    words = supervised(bench, HF_S3=S3, HF_SLICES="3")
+    assert words[6:8] == ["--mirror", f"rclone:holdfast:{S3}/runs/{{name}}"]
+    words = supervised(bench, HF_NVME="1", HF_SLICES="3")
+    assert words[3] == f"{bench.root}/fast/runs"
+    assert words[6:10] == ["--mirror", f"{bench.root}/mnt/runs/{{name}}", "--home-mount", f"{bench.root}/mnt"]
 
 
 def test_docker_gets_the_mirror_the_drives_and_the_remote(bench: Bench) -> None:
     bench.double("chown")
     bench.run("machine/hf-run", HF_IMAGE="x@sha256:0", HF_S3=S3)
     assert f"/mnt/run --mirror rclone:holdfast:{S3}/run -- train" in bench.calls()[-1]
-    called = docker_words(
-        bench, "--mirror", "rclone:holdfast:x/run", HF_NVME="1", RCLONE_CONFIG_HOLDFAST_TYPE="s3"
-    )
+    mirror = ("--mirror", "rclone:holdfast:x/run")
+    called = docker_words(bench, *SUPERVISE, *mirror, HF_NVME="1", RCLONE_CONFIG_HOLDFAST_TYPE="s3")
     run = "supervise --directory /mnt/holdfast/run --mirror rclone:holdfast:x/run -- train --lr 0.1"
     assert called.endswith(f"x@sha256:0 {run}")
     assert "-v /mnt/fast:/mnt/fast" in called
@@ -327,19 +346,20 @@ esac""",
     )
 
 
-def test_mig_makes_one_environment_a_slice(bench: Bench) -> None:
+def test_mig_cuts_once(bench: Bench) -> None:
     mig(bench, 7, "Disabled")
-    assert bench.run("mig/hf-mig", "make", HF_SLICES="7", HF_RUNTIME=str(bench.root / "run")).returncode == 0
+    assert bench.run("mig/hf-mig", HF_SLICES="7").returncode == 0
     assert any("mig -i 0 -cgi 19,19,19,19,19,19,19 -C" in call for call in bench.calls())
     assert any("-i 0 -mig 1" in call for call in bench.calls())
-    assert (bench.root / "run/slice-6.env").read_text() == "CUDA_VISIBLE_DEVICES=MIG-6\n"
+    assert bench.run("mig/hf-mig", HF_SLICES="7").returncode == 0
+    assert len([call for call in bench.calls() if "-cgi" in call]) == 1
 
 
 def test_mig_refuses_a_gpu_that_is_cut_otherwise(bench: Bench) -> None:
     mig(bench, 3)
-    done = bench.run("mig/hf-mig", "make", HF_SLICES="2", HF_RUNTIME=str(bench.root / "run"))
+    done = bench.run("mig/hf-mig", HF_SLICES="2")
     assert done.returncode == 78
-    assert not (bench.root / "run/slice-0.env").exists()
+    assert "3 slices, not 2" in done.stderr
 
 
 # Local drives
@@ -494,12 +514,11 @@ def test_a_file_system_that_never_comes_is_for_a_person(bench: Bench) -> None:
 
 def test_trainer_stops_before_the_volume_goes() -> None:
     """systemd stops in the reverse order of After=; Requires= makes a stop of the volume stop the trainer."""
-    for name in ("holdfast.service", "holdfast@.service"):
-        unit = (KIT / "units" / name).read_text()
-        after = next(line for line in unit.splitlines() if line.startswith("After="))
-        assert "holdfast-volume.service" in after
-        assert "Requires=holdfast-volume.service" in unit
-        assert "KillMode=mixed" in unit
+    unit = (KIT / "units" / "holdfast.service").read_text()
+    after = next(line for line in unit.splitlines() if line.startswith("After="))
+    assert "holdfast-volume.service" in after
+    assert "Requires=holdfast-volume.service" in unit
+    assert "KillMode=mixed" in unit
 
 
 # The Dockerfile
@@ -533,6 +552,7 @@ def test_programs_know_the_options_that_the_kit_gives_them() -> None:
         return told.returncode == 0 and all(option in told.stdout for option in options)
 
     assert knows("supervise", "--directory", "--mirror", "--home-mount")
+    assert knows("sweep", "--root", "--local", "--mirror", "--home-mount")
     assert knows("launch", "--nproc", "--nnodes", "--node-rank", "--master")
     assert knows("verify")
     assert knows("probe")

@@ -26,7 +26,6 @@ def boxes(tmp_path: Path) -> Iterator[Boxes]:
         made.append(Box(tmp_path, plan))
         for unit in (
             TRAINER,
-            "holdfast@.service",
             "holdfast-volume.service",
             "hf-finish.service",
             "hf-sick.service",
@@ -135,16 +134,15 @@ def test_a_trainer_that_had_to_be_killed_runs_again_when_park_looks(boxes: Boxes
     assert not {"ActiveState=failed", "ActiveState=inactive"} & looked
 
 
-def test_an_end_of_mig_slice_names_its_own_container(boxes: Boxes) -> None:
-    box = boxes(plans.ALL["a100-mig"])
-    box.does("hf-mig make", "for n in 0 1 2 3 4 5 6; do echo A=1 >/run/holdfast/slice-$n.env; done")
-    box.boots()
-    for number in range(7):
-        box.until(f"trains {number}")
-    box.trainer_ends(78, "3")
-    box.until(PARK)
-    box.until("docker rm -f holdfast-run-3")
-    assert box.state("holdfast@2.service") == "active"
+@pytest.mark.parametrize(("code", "starts"), [(0, FINISH), (75, PARK), (74, PARK), (78, PARK)])
+def test_a_sweep_ends_like_a_run_and_once(boxes: Boxes, code: int, starts: str) -> None:
+    box = trains(boxes(plans.ALL["a100-mig"]))
+    assert box.told() == ["hf-mig", "hf-setup", "hf volume up", "trains"]
+    box.trainer_ends(code)
+    box.until(starts)
+    told = quiet(box, "failed" if code in (74, 78) else "inactive")
+    assert [line for line in told if line in (FINISH, PARK)] == [starts]
+    assert told.count("docker rm -f holdfast-run") == 1
 
 
 # Finish
@@ -209,9 +207,11 @@ def test_a_machine_whose_setup_fails_is_given_up_until_aws_hears_it(boxes: Boxes
 
 def test_a_gpu_that_cannot_be_cut_is_given_up(boxes: Boxes) -> None:
     box = boxes(plans.ALL["a100-mig"])
-    box.does("hf-mig make", "exit 78")
+    box.does("hf-mig ", "exit 78")
     box.boots()
     box.until("hf sick")
+    box.settles()
+    assert not {"hf-setup", "hf volume up", "trains"} & set(box.told())
 
 
 # Planted bugs

@@ -155,6 +155,7 @@ def staged(
             "HF_RUN": RUN,
             "HF_IMDS": service.url,
             "HF_MOUNT": str(made.mount),
+            "HF_FAST": str(root / "fast"),
             "HF_RUN_DIRS": str(made.run_dir),
             "HF_DEV_ROOT": str(root),
             "HF_SIZE_GIB": "1",
@@ -305,7 +306,7 @@ def plant(stage: TieredStage, old: str, new: str) -> None:
 
 
 def test_planted_home_of_each_machine_its_own(s3: S3Stage) -> None:
-    plant(s3, "$HF_S3/$name", "$HF_S3/$name/attempts/x$$")
+    plant(s3, "$HF_S3/$place", "$HF_S3/$place/attempts/x$$")
     with pytest.raises(AssertionError, match=r"step \d+ was acknowledged, -1 is there"):
         play(s3, *LIVES)
 
@@ -321,7 +322,7 @@ def test_planted_home_deleted_before_the_run_is_complete(s3: S3Stage) -> None:
 
 def test_planted_mirror_left_out(nvme: TieredStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stage.PATIENCE", 60.0)
-    plant(nvme, '--directory "$run_dir" "${mirror[@]}"', '--directory "$run_dir"')
+    plant(nvme, 'words+=(--mirror "$mount/$place" --home-mount "$mount")', ":")
     # Nothing gets home; the life waits for it. That takes the stage's whole patience.
     with pytest.raises(AssertionError, match="in vain: step 19 is durable"):
         play(nvme, *LIVES)

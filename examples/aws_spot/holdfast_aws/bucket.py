@@ -253,7 +253,7 @@ def end_uploads(account: Account, place: Place, uploads: list[dict[str, Any]]) -
 
 def delete_all(account: Account, place: Place) -> None:
     """What the run's machines may have written; and the kit's own bucket, if nothing is left in it."""
-    ours = re.compile(rf"{re.escape(place.prefix)}/run(-[0-9])?/(step-|attempts/).*")
+    ours = re.compile(rf"{re.escape(place.prefix)}/run(s/[^/]+)?/(step-|attempts/).*")
     found = [str(thing["Key"]) for thing in objects(account, place)]
     keys = [{"Key": key} for key in found if ours.fullmatch(key)]
     others = len(found) - len(keys)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from holdfast_aws import sweep_file
 from holdfast_aws.account import HUMAN, OK, USAGE, Account, Answer, CommandError
 from holdfast_aws.plan import OPEN_DRIVER_IMAGE, TYPES, LaunchPlan, UsageError
 from holdfast_aws.plan import check as check_plan
@@ -152,7 +153,15 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", default=default.strategy)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--shared", default="", help="file system of --nodes, such as fs-1.fsx…@tcp:/x")
-    parser.add_argument("--mig-slices", type=int, default=0, help="as many runs on one A100")
+    parser.add_argument(
+        "--mig-slices", type=int, default=0, help="cut the first GPU (A100, H100), for as many runs at once"
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="FILE",
+        default="",
+        help="the runs of --mig-slices, a JSON object a line: docs/sweeps.md",
+    )
     parser.add_argument("--no-gpu", action="store_true", help="a machine without a GPU is well")
     parser.add_argument("--remote-shell", action="store_true", help="let the session manager in")
 
@@ -177,6 +186,7 @@ def _plan(options: argparse.Namespace) -> LaunchPlan:
         nodes=options.nodes,
         shared=options.shared,
         slices=options.mig_slices,
+        sweep=sweep_file.read(options.sweep) if options.sweep else "",
         gpu=not options.no_gpu,
         remote_shell=options.remote_shell,
         home=options.home,

@@ -32,13 +32,13 @@ def finish(
     say: Say = print,
     *,
     two_tiers: bool = False,
-    busy: Callable[[], list[str]] = list,
+    busy: Callable[[], bool] = bool,
 ) -> int:
     """0 when the run has ended, or goes on here; 75 when its groups could not be set to 0; 78 when it is not
     complete, and nothing trains here any more.
 
     `code` is the trainer's exit code; None: unknown, which ends nothing. With `two_tiers` the directories die with
-    this machine: it may not go before their newest checkpoint is home. `busy`: the services that train.
+    this machine: it may not go before their newest checkpoint is home. `busy`: the trainer runs here.
     """
     if code != 0:
         say(f"not at its end: the trainer ended with {code}")

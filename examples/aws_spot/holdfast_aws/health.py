@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from holdfast_aws.commands import Runner
 from holdfast_aws.metadata import Metadata
 from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import ledger, newest_attempt
-from holdfast_aws.services import leaving, workers
+from holdfast_aws.services import TRAINER, leaving
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import OK, RETRY
 from holdfast_aws.worker import Progress, read_progress
@@ -38,7 +38,7 @@ FATAL_XIDS = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140})
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of one worker."""
+    """Of one run."""
 
     now: float  # Unix seconds
     active_for: float | None = None  # seconds since its service became active; None: it is not
@@ -78,6 +78,19 @@ def trouble_of(evidence: Evidence) -> str:
     return ""
 
 
+def trouble_of_all(runs: Sequence[Evidence]) -> str:
+    """Of the service: while one run of a sweep works, each other one is its own supervisor's (--stall-timeout)."""
+    troubles = [(trouble_of(run), run) for run in runs]
+    if any(not trouble and _has_told_lately(run) for trouble, run in troubles):
+        return ""
+    return next((trouble for trouble, _ in troubles if trouble), "")
+
+
+def _has_told_lately(run: Evidence) -> bool:
+    progress = run.progress
+    return progress is not None and progress.told is not None and run.now - progress.told < progress.limit
+
+
 class Health:
     def __init__(
         self,
@@ -103,38 +116,38 @@ class Health:
         memory = self._recall()
         kernel = self._kernel(memory)
         gpu, volume = self._gpu(), self._volume()
-        code = OK
-        for service, directory in workers(self._settings):
-            evidence = Evidence(
+        active_for = self._active_for()
+        runs = [
+            Evidence(
                 now=self._clock.now(),
-                active_for=self._active_for(service),
+                active_for=active_for,
                 progress=read_progress(ledger(directory, newest_attempt(directory))),
                 gpu=gpu,
                 kernel=kernel,
                 volume=volume,
             )
-            trouble = trouble_of(evidence)
-            if trouble:
-                code = max(code, self._act(service, trouble, memory))
+            for directory in self._settings.run_dirs
+        ]
+        trouble = trouble_of_all(runs)
+        code = self._act(trouble, memory) if trouble else OK
         self._remember(memory)
         return code
 
-    def _act(self, service: str, trouble: str, memory: Memory) -> int:
+    def _act(self, trouble: str, memory: Memory) -> int:
         now = self._clock.now()
-        before = memory.restarted.get(service)
+        before = memory.restarted.get(TRAINER)
         if before is None or now - before >= HOUR:
-            self._say(f"{service}: {trouble}; restarting it")
-            memory.restarted[service] = now
+            self._say(f"{TRAINER}: {trouble}; restarting it")
+            memory.restarted[TRAINER] = now
             self._remember(memory)
-            return OK if self._run(["systemctl", "restart", service], 300).code == 0 else RETRY
-        self._say(f"{service}: {trouble}, {now - before:.0f} s after its restart; this machine is unhealthy")
+            return OK if self._run(["systemctl", "restart", TRAINER], 300).code == 0 else RETRY
+        self._say(f"{TRAINER}: {trouble}, {now - before:.0f} s after its restart; this machine is unhealthy")
         return give_up(self._cloud(), self._settings, self._metadata.machine().instance, self._run, self._say)
 
     def _leave(self) -> int:
         """Commit, unmount, detach, in this order; then the group need not wait any longer."""
         self._say("the group terminates this machine: the trainer commits, and the volume is given back")
-        for service, _ in workers(self._settings):
-            self._run(["systemctl", "stop", service], 300)
+        self._run(["systemctl", "stop", TRAINER], 300)
         stopped = self._run(["systemctl", "stop", "holdfast-volume.service"], 300)
         if stopped.code != 0:
             self._say(f"the volume was not given back: {stopped.out}")
@@ -148,9 +161,9 @@ class Health:
             return RETRY
         return OK
 
-    def _active_for(self, service: str) -> float | None:
+    def _active_for(self) -> float | None:
         shown = self._run(
-            ["systemctl", "show", service, "-p", "ActiveState", "-p", "ActiveEnterTimestampMonotonic"], 30
+            ["systemctl", "show", TRAINER, "-p", "ActiveState", "-p", "ActiveEnterTimestampMonotonic"], 30
         )
         values = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
         entered = values.get("ActiveEnterTimestampMonotonic", "0")
@@ -218,8 +231,7 @@ def give_up(
     if row < IN_A_ROW * settings.nodes:
         return unhealthy(cloud, settings.run, instance, say)
     say(f"{row} machines in a row were given up, and none has committed a checkpoint: another would not help")
-    for service, _ in workers(settings):
-        run(["systemctl", "stop", service], 300)
+    run(["systemctl", "stop", TRAINER], 300)
     return OK if run(["systemctl", "start", "--no-block", "hf-park.service"], 60).code == 0 else RETRY
 
 

@@ -30,7 +30,7 @@ from holdfast_aws.health import Health, give_up
 from holdfast_aws.home import home_up
 from holdfast_aws.lead_snapshot import lead_snapshot
 from holdfast_aws.metadata import Metadata
-from holdfast_aws.services import busy, leaving
+from holdfast_aws.services import TRAINER, busy, leaving
 from holdfast_aws.settings import Settings, from_environment
 from holdfast_aws.stop import OK, StopError
 
@@ -112,14 +112,14 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
             _exit_code(words),
             say,
             two_tiers=settings.two_tiers,
-            busy=lambda: busy(run, settings),
+            busy=lambda: busy(run),
         )
     if command == "park":
 
         def why_not() -> str:
             if leaving(metadata, say):
                 return "the group terminates this machine"
-            return f"{', '.join(trains)} trains" if (trains := busy(run, settings)) else ""
+            return f"{TRAINER} trains" if busy(run) else ""
 
         return park(cloud, clock, settings.run, me.instance, say, why_not=why_not)
     if command == "sick":

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from holdfast_aws import sweep_file
 from holdfast_aws.policy import instance_policy
+from holdfast_aws.sweep_file import UsageError as UsageError
 
 # Deep Learning Base AMI: driver, Docker, EFA. The parameter names the newest; `hf-aws check` says which that is.
 OPEN_DRIVER_IMAGE = (
@@ -40,10 +42,6 @@ OF_THE_VOLUME = {
 }
 
 
-class UsageError(Exception):
-    """The options make no sense together; exit code 64."""
-
-
 @dataclass(frozen=True)
 class LaunchPlan:
     run: str
@@ -65,7 +63,8 @@ class LaunchPlan:
     nodes: int = 1
     efa: tuple[int, ...] = ()  # network cards of a node with EFA, as EC2 describes its types; (): TCP
     shared: str = ""  # what several nodes mount instead of an EBS volume, such as fs-1.fsx…@tcp:/x
-    slices: int = 0  # MIG slices, a run each
+    slices: int = 0  # MIG slices; a run at a time on each
+    sweep: str = ""  # text of the file whose runs train on the slices
     gpu: bool = True
     remote_shell: bool = False  # AWS's own session manager, for a look and for `rehearse`
     home: str = (
@@ -82,7 +81,7 @@ class LaunchPlan:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the run directories, and of their places in S3."""
-        return tuple(f"run-{number}" for number in range(self.slices)) or ("run",)
+        return tuple(f"runs/{name}" for name in sweep_file.names(self.sweep)) if self.slices else ("run",)
 
     @property
     def in_s3(self) -> bool:
@@ -107,7 +106,7 @@ class LaunchPlan:
     def policy(self) -> dict[str, Any]:
         """What a machine of the run may do."""
         s3 = self.s3 if self.in_s3 else ""
-        names = ("run-?",) if self.slices else self.names  # a template may have 51,200 bytes
+        names = ("runs/*",) if self.slices else self.names  # a template may have 51,200 bytes
         return instance_policy(self.run, pull_from_ecr=self.from_ecr, s3=s3, names=names)
 
     @property
@@ -210,5 +209,11 @@ def check(plan: LaunchPlan) -> LaunchPlan:
         0 <= plan.slices <= 7 and (not plan.slices or plan.nodes == 1),
         "--mig-slices: from 1 to 7, on one node",
     )
+    need(
+        bool(plan.slices) == bool(plan.sweep),
+        "--mig-slices and --sweep go together: the runs of the file train on the slices, one on each",
+    )
+    if plan.slices:
+        sweep_file.check(plan.sweep, plan.command)
     _check_home(plan, need)
     return plan

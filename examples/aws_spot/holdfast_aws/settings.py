@@ -8,6 +8,7 @@ HF_FILESYSTEM     ext4 or xfs (ext4)
 HF_MOUNT          where the volume is mounted (/mnt/holdfast)
 HF_RUN_DIRS       run directories, ":" between them; all must be complete to end (HF_MOUNT/run)
 HF_NVME           1: run directories lie on the machine's own drives; each has a copy of its checkpoints at home (0)
+HF_FAST           where the machine's own drives are mounted (/mnt/fast)
 HF_S3             BUCKET/PREFIX/RUN: home is there, and the run has no volume (none)
 HF_NODES          machines that train together (1)
 HF_GPU            1: the machine must see a GPU (1)
@@ -39,6 +40,7 @@ class Settings:
     nodes: int = 1
     gpu: bool = True
     nvme: bool = False
+    fast: Path = Path("/mnt/fast")
     s3: str = ""
     dev_root: Path = Path("/")
     imds: str = IMDS
@@ -53,7 +55,9 @@ class Settings:
         """Directories on the run's volume that hold its checkpoints; none without a volume."""
         if self.s3:
             return ()
-        return tuple(self.mount / each.name for each in self.run_dirs) if self.nvme else self.run_dirs
+        if not self.nvme:
+            return self.run_dirs
+        return tuple(self.mount / each.relative_to(self.fast) for each in self.run_dirs)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -86,6 +90,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         nodes=whole("HF_NODES", 1),
         gpu=environment.get("HF_GPU", "1") == "1",
         nvme=environment.get("HF_NVME", "0") == "1",
+        fast=Path(environment.get("HF_FAST", "/mnt/fast")),
         s3=environment.get("HF_S3", ""),
         dev_root=Path(environment.get("HF_DEV_ROOT", "/")),
         imds=environment.get("HF_IMDS", IMDS),

@@ -31,7 +31,7 @@ def user_data(plan: LaunchPlan) -> str:
     packed = gzip.compress(cloud_config(plan).encode(), 9, mtime=0)
     if len(packed) > LIMIT:
         raise UsageError(
-            f"the user data takes {len(packed)} bytes, EC2 allows {LIMIT}: shorten the command or --setup"
+            f"the user data takes {len(packed)} bytes, EC2 allows {LIMIT}: shorten the command, --setup or --sweep"
         )
     return base64.b64encode(packed).decode()
 
@@ -59,17 +59,17 @@ def _config(plan: LaunchPlan) -> dict[str, Any]:
         files.append(_file("/opt/holdfast/raid0", (KIT / "p4d" / "raid0").read_text(), "0755"))
     if plan.slices:
         files.append(_file("/opt/holdfast/hf-mig", (KIT / "mig" / "hf-mig").read_text(), "0755"))
+        files.append(_file("/etc/holdfast/sweep.jsonl", plan.sweep))  # the container's user reads it
     if plan.nodes > 1:
         for script in ("machine/hf-node", "machine/hf-shared", "p4d/efa-check"):
             files.append(_file(f"/opt/holdfast/{Path(script).name}", (KIT / script).read_text(), "0755"))
-    trainers = [f"holdfast@{n}.service" for n in range(plan.slices)] or ["holdfast.service"]
     timers = ["hf-health.timer"] + ([] if plan.shared or plan.in_s3 else ["hf-lead-snapshot.timer"])
     begin = ["holdfast-setup.service", "holdfast-volume.service", *timers]
     return {
         "write_files": files,
         "runcmd": [
             ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", *trainers, *begin],
+            ["systemctl", "enable", *(["hf-mig.service"] if plan.slices else []), "holdfast.service", *begin],
             ["systemctl", "start", "--no-block", *begin],
         ],
     }
@@ -79,9 +79,7 @@ def _units(plan: LaunchPlan) -> list[str]:
     every = sorted(path.name for path in (KIT / "units").iterdir())
     if plan.in_s3:
         every = [name for name in every if not name.startswith("hf-lead-snapshot")]
-    if plan.slices:
-        return [name for name in every if name != "holdfast.service"]
-    return [name for name in every if name not in ("holdfast@.service", "hf-mig.service")]
+    return [name for name in every if plan.slices or name != "hf-mig.service"]
 
 
 def _unit(plan: LaunchPlan, name: str) -> str:

@@ -25,6 +25,7 @@ class Progress:
     standing: float  # seconds that the step has not moved, by the ledger's own clock; 0 when it need not
     limit: float  # seconds
     last: float | None  # Unix seconds of the newest line of a training that has begun and not ended
+    told: float | None = None  # Unix seconds of the newest line
 
 
 def read_progress(ledger: Path) -> Progress:
@@ -47,6 +48,7 @@ def progress_of(lines: Iterable[str]) -> Progress:
     steps: list[float] = []
     moved = told = step_told = 0.0
     last: float | None = None
+    newest: float | None = None
     for text in lines:
         line = _object(text)
         up, event = _number(line, "up_ms"), line.get("event")
@@ -69,11 +71,13 @@ def progress_of(lines: Iterable[str]) -> Progress:
                 steps.append((up - step_told) / (at - step))
                 step, moved, step_told = at, up, up
             told = up
-        if counts and wall is not None:
-            last = wall / 1000
+        if wall is not None:
+            newest = wall / 1000
+            last = newest if counts else last
     steps.sort()
     p95 = steps[(len(steps) - 1) * 95 // 100] if steps else 0.0
-    return Progress(step, told - moved if counts else 0.0, max(LEAST, STEPS * p95), last if counts else None)
+    standing = told - moved if counts else 0.0
+    return Progress(step, standing, max(LEAST, STEPS * p95), last if counts else None, newest)
 
 
 def _object(text: str) -> dict[str, object]:
