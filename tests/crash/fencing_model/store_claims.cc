@@ -48,10 +48,7 @@ class Search {
   void step(World world, int machine, const Next& next);
   void list_after_claim(World world, int machine, bool sees_others, const Next& next);
   void claim_lost(World world, int machine, const Next& next) const;
-  StoreViolation win(const World& world, int machine) const;
-  bool superseded(const World& world, int machine) const;
   int oldest_superfluous(const World& world, int machine) const;
-  StoreViolation told(const World& world, int machine) const;
   StoreViolation check(const World& world);
   void visit(const World& world, std::uint32_t parent, int machine, Step step, bool arrival,
              StoreViolation violation);
@@ -136,41 +133,6 @@ void Search::arrivals(std::uint32_t node, int machine) {
         },
         false);
   }
-}
-
-bool Search::superseded(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  bool listed = false;
-  int highest = 0;
-  each_claim(world, [&](int other, int number) {
-    listed = listed || other == machine;
-    highest = std::max(highest, number);
-  });
-  return highest > own.number || !listed;
-}
-
-StoreViolation Search::win(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  if (own.number == 1) return StoreViolation::two_winners;
-  for (int other = 0; other < kMachines; ++other) {
-    const Machine& rival = at(world, other);
-    if (other == machine || rival.won == 0) continue;
-    if (rival.number == own.number) return StoreViolation::two_winners;
-    if (rival.number > own.number) return StoreViolation::overtaken;
-  }
-  return StoreViolation::none;
-}
-
-// A copy of `machine` counts from now on.
-StoreViolation Search::told(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  const int file = file_of(machine, own.told - 1);
-  for (int other = 0; other < kMachines; ++other) {
-    const Machine& rival = at(world, other);
-    if (rival.fetched == 0 || rival.number <= own.number) continue;
-    if (!in_history(world, file, rival.start)) return StoreViolation::behind;
-  }
-  return StoreViolation::none;
 }
 
 int Search::oldest_superfluous(const World& world, int machine) const {

@@ -1,6 +1,6 @@
 // The claims of a HOME that is a store (lib/holdfast/mirror/rclone_home.h), as an explicit-state model: machines
-// that list, claim, list again, fetch, upload and tell what is home, over a store without O_EXCL. In S3 a machine
-// may write its number first, where nothing lies.
+// that list, claim, list again, fetch, upload and tell what is home, over a store without O_EXCL. Some may write
+// their number first, only where nothing lies, as S3 can.
 //
 // The store lists what was written (strong consistency). A request that was sent arrives at any later time, or
 // never: after its machine gave it up, and after that machine's death. A machine may stand still for any time

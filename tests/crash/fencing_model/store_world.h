@@ -170,6 +170,41 @@ inline void give_up_claim(World& world, int machine) {
   sort_others(world);
 }
 
+inline bool superseded(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  bool listed = false;
+  int highest = 0;
+  each_claim(world, [&](int other, int number) {
+    listed = listed || other == machine;
+    highest = std::max(highest, number);
+  });
+  return highest > own.number || !listed;
+}
+
+inline StoreViolation win(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  if (own.number == 1) return StoreViolation::two_winners;
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (other == machine || rival.won == 0) continue;
+    if (rival.number == own.number) return StoreViolation::two_winners;
+    if (rival.number > own.number) return StoreViolation::overtaken;
+  }
+  return StoreViolation::none;
+}
+
+// A copy of `machine` counts from now on.
+inline StoreViolation told(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  const int file = file_of(machine, own.told - 1);
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (rival.fetched == 0 || rival.number <= own.number) continue;
+    if (!in_history(world, file, rival.start)) return StoreViolation::behind;
+  }
+  return StoreViolation::none;
+}
+
 inline std::uint64_t hash_of(const World& world) {
   std::uint64_t hash = sizeof world;
   const auto* bytes = reinterpret_cast<const char*>(&world);

@@ -1,5 +1,5 @@
-// Claims in an S3 store, where a machine writes its number first, only where nothing lies. A script stands in rclone's
-// place, with and without a store that honours the condition.
+// Claims in an S3 store, where a machine writes its number first, only where nothing lies. A script stands in
+// rclone's place, with and without a store that honours the condition.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
