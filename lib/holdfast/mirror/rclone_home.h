@@ -3,13 +3,12 @@
 //
 // Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`, and a
 // listing afterwards decides: alone at its number, with nothing higher, it has won. Requires a store that
-// lists what was written; S3, GCS, Azure Blob and file servers do. In S3 the number itself is written first,
-// `attempts/<number>`, only where nothing lies (rclone_s3.h): most losers end there. An upload cannot be
-// called back, so the winner marks what it goes on from, `<its claim>.from.<checkpoint>`. A later start takes
-// that one before newer files of older attempts.
+// lists what was written. In S3 `attempts/<number>` is written first, only where nothing lies (rclone_s3.h):
+// most losers end there. An upload cannot be called back, so the winner marks what it goes on from,
+// `<its claim>.from.<checkpoint>`. A later start takes that one before newer files of older attempts.
 //
 // A copy counts after rclone has read it back, and all bytes were what the index of the source says. Each
-// call of rclone starts a program, so one listing of files and claims answers all questions within a second.
+// call starts a program, so one listing answers all questions within a second.
 // Errors: as home.h. Threads: one.
 #pragma once
 
