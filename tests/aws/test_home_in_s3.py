@@ -88,6 +88,7 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
     missing = rclone(door, *listing, f"{HOME}/attempts")
     assert missing.returncode in (0, 3), missing.stderr  # a new run: no such folder
     for words, given in (
+        (("rcat", "--header-upload=If-None-Match: *", f"{HOME}/attempts/1"), "1.0123456789abcdef"),
         (("rcat", f"{HOME}/attempts/1.0123456789abcdef"), "claim"),
         ((*listing, f"{HOME}/attempts"), ""),
         ((*listing, HOME), ""),
@@ -97,6 +98,7 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
         # In parts, as a checkpoint is.
         ((*copying, "--s3-upload-cutoff", "5M", str(large), f"{HOME}/{CHECKPOINT}"), ""),
         (("deletefile", f"{HOME}/attempts/1.0123456789abcdef"), ""),
+        (("deletefile", f"{HOME}/attempts/1"), ""),
     ):
         done = rclone(door, *words, given=given)
         assert done.returncode == 0, f"{words}: {done.stderr}\n{door.refused}"

@@ -41,7 +41,7 @@ constexpr Lane kLanes[] = {
     {"two tiers", "mirror", "Mirrors.*:Starts.*"},
     {"alone", "mirror", "StartsAlone.*"},
     {"reserve", "checkpoint", "Home.TheLast*:Home.WhatThePlan*"},
-    {"stores", "mirror", "Rclone.*-*AnyCall*"},
+    {"stores", "mirror", "Rclone.*:ConditionalClaims.*-*AnyCall*"},
     {"losses", "checkpoint", "UntoldLoss*:FiniteState*"},
 };
 

@@ -12,6 +12,7 @@
 #include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/mirror/rclone_s3.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/store/claim.h"
@@ -28,6 +29,8 @@ constexpr Duration kLongestWait = std::chrono::seconds(2);  // after a lost clai
 constexpr Duration kRecent = std::chrono::seconds(1);
 // A listing is held in memory, and that of a run directory takes a few KiB.
 constexpr std::size_t kMostListed = 64u << 20;
+constexpr std::size_t kMostAnswered = 1u << 20;  // about itself: as many remotes as anybody has
+constexpr std::size_t kMostNamed = 4096;         // bytes of a claim's name, in the object of its number
 constexpr char kDigits[] = "0123456789abcdef";
 constexpr char kFrom[] = ".from.";
 
@@ -176,15 +179,16 @@ AttemptNumber RcloneHome::claim(AttemptNumber least) {
 
 // 0: lost.
 AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
-  const AttemptNumber number = std::max(highest() + 1, least);
+  const AttemptNumber number = std::max({highest() + 1, least, taken_ + 1});
   if (number > kHighestNumber) {
     throw RefusedError(name_ + " holds a file of the last attempt number there is; move that file away");
   }
-  // Stores have no exclusive creation. So each writes under a name of its own, and looks: it has lost if
+  // Not every store has exclusive creation. So each writes under a name of its own, and looks: it has lost if
   // another claims the same number or a higher one.
   const std::string name = claim_name(number) + "." + in_hex(random_bytes(kTokenDigits / 2));
   // Before the request: one that seems to fail may have worked, and must not look like another machine's.
   tried_.insert(name);
+  if (!take(number, name)) return 0;
   const RcloneEnd end = write(std::string(kAttemptsDirectory) + "/" + name, claim_text(kClaimedByMirror));
   if (!end.ok()) fail("write a claim", end);
   bool listed = false;
@@ -205,12 +209,65 @@ AttemptNumber RcloneHome::claim_once(AttemptNumber least) {
   return number;
 }
 
+// Asked once, because each question starts a program.
+bool RcloneHome::sends_conditions() {
+  if (sends_conditions_) return *sends_conditions_;
+  const auto answer = [&](const std::vector<std::string>& question) {
+    std::string text;
+    const RcloneEnd end = rclone_.run(question, {}, [&](std::span<const std::byte> bytes) {
+      if (text.size() < kMostAnswered) text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    });
+    return end.ok() ? text : std::string();
+  };
+  // The version last: it is asked for S3 alone.
+  sends_conditions_ = is_s3_remote(root_, root_.starts_with(':') ? "" : answer({"listremotes", "--long"})) &&
+                      rclone_sends_conditions(answer({"version"}));
+  if (*sends_conditions_) {
+    log_debug("{}: each claim begins with a conditional write (If-None-Match)", name_);
+  } else {
+    log_debug("{}: claims are decided by the list alone; conditional writes need S3 and rclone 1.72", name_);
+  }
+  return *sends_conditions_;
+}
+
+// False: another machine took that number first, so there is no need to claim it. The list behind the claim
+// decides in any case: a store may ignore the condition, or refuse it for another reason.
+bool RcloneHome::take(AttemptNumber number, const std::string& claim) {
+  if (!sends_conditions()) return true;
+  const std::string object = std::string(kAttemptsDirectory) + "/" + claim_name(number);
+  const RcloneEnd end = write(object, claim, {kOnlyWhereNothingLies});
+  if (end.ok()) return true;
+  // An own write whose answer got lost is refused when rclone sends it again.
+  std::string owner;
+  const RcloneEnd read = rclone_.run({"cat", at(object)}, {}, [&](std::span<const std::byte> bytes) {
+    if (owner.size() <= kMostNamed) owner.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  if (!read.ok() || parse_store_claim(owner) != number) {
+    log_debug("{}: the list alone decides about attempt {}; its conditional write failed: {}", name_, number,
+              end.said);
+    return true;
+  }
+  if (tried_.contains(owner)) return true;
+  log_debug("{}: attempt {} is taken, by {}", name_, number, owner);
+  taken_ = number;
+  return false;
+}
+
 // The highest number stays taken, so nobody can win a number twice.
 void RcloneHome::forget_old_claims(const std::vector<Claim>& all) {
-  for (const Claim& claim : all) {
-    if (claim.number + kAttemptsKept > own_) continue;
-    const RcloneEnd end = remove(std::string(kAttemptsDirectory) + "/" + claim.name);
-    if (!end.ok()) return;  // the next start tries again
+  std::vector<std::string> old;
+  const auto add = [&](AttemptNumber number, const std::string& name) {
+    if (number + kAttemptsKept <= own_) old.push_back(std::string(kAttemptsDirectory) + "/" + name);
+  };
+  for (const Claim& claim : all) add(claim.number, claim.name);
+  const std::string folder = std::string(kAttemptsDirectory) + "/";
+  for (const RcloneEntry& entry : entries(Listing::recent)) {
+    if (!entry.path.starts_with(folder)) continue;
+    const std::string name = entry.path.substr(folder.size());
+    if (const auto number = parse_claim_name(name)) add(*number, name);  // what take() wrote
+  }
+  for (const std::string& name : old) {
+    if (!remove(name).ok()) return;  // the next start tries again
   }
 }
 
@@ -300,9 +357,12 @@ void RcloneHome::changed() {
   listed_at_.reset();
 }
 
-RcloneEnd RcloneHome::write(const std::string& name, const std::string& text) {
+RcloneEnd RcloneHome::write(const std::string& name, const std::string& text,
+                            std::vector<std::string> options) {
   changed();
-  return rclone_.run({"rcat", at(name)}, text);
+  options.insert(options.begin(), "rcat");
+  options.push_back(at(name));
+  return rclone_.run(options, text);
 }
 
 RcloneEnd RcloneHome::remove(const std::string& name) {

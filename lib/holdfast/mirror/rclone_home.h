@@ -2,13 +2,13 @@
 // uploads and credentials are rclone's business; order, claims and verification are done here.
 //
 // Objects have the names of the files. A claim is the object `attempts/<number>.<16 hex digits>`, and a
-// listing afterwards decides: alone at its number, with nothing higher, it has won. Of two claims of one
-// number at least the later listing sees both. Requires a store that lists what was written; S3, GCS, Azure
-// Blob and file servers do. An upload cannot be called back, so the winner marks what it goes on from, by
+// listing afterwards decides: alone at its number, with nothing higher, it has won. Requires a store that
+// lists what was written. In S3 `attempts/<number>` is written first, only where nothing lies (rclone_s3.h):
+// most losers end there. An upload cannot be called back, so the winner marks what it goes on from,
 // `<its claim>.from.<checkpoint>`. A later start takes that one before newer files of older attempts.
 //
 // A copy counts after rclone has read it back, and all bytes were what the index of the source says. Each
-// call of rclone starts a program, so one listing of files and claims answers all questions within a second.
+// call starts a program, so one listing answers all questions within a second.
 // Errors: as home.h. Threads: one.
 #pragma once
 
@@ -61,8 +61,10 @@ class RcloneHome final : public Home {
   void check_claims(Listing which);
   void changed();
   AttemptNumber claim_once(AttemptNumber least);
+  bool sends_conditions();
+  bool take(AttemptNumber number, const std::string& claim);
   void forget_old_claims(const std::vector<Claim>& all);
-  RcloneEnd write(const std::string& name, const std::string& text);
+  RcloneEnd write(const std::string& name, const std::string& text, std::vector<std::string> options = {});
   RcloneEnd remove(const std::string& name);
   [[noreturn]] void fail(const std::string& what, const RcloneEnd& end) const;
 
@@ -74,6 +76,8 @@ class RcloneHome final : public Home {
   RcloneProgram rclone_;
   AttemptNumber own_ = 0;  // the highest own claim
   std::string own_name_;
+  std::optional<bool> sends_conditions_;
+  AttemptNumber taken_ = 0;      // by another machine, which may not have claimed it yet
   std::set<std::string> tried_;  // names of all own claims, lost and unconfirmed ones too
   std::vector<RcloneEntry> listed_;
   std::optional<SteadyTime> listed_at_;  // nullopt: something was written since

@@ -10,7 +10,8 @@
 namespace holdfast::test::store_claims {
 namespace {
 
-constexpr std::array kStepNames = {"sends a claim",
+constexpr std::array kStepNames = {"sends a claim, or its number",
+                                   "sends a claim, or gives its number up",
                                    "lists after its claim, or gives it up",
                                    "fetches the newest checkpoint, and sends a mark of it",
                                    "looks, and begins: its start counts",
@@ -42,14 +43,12 @@ class Search {
 
   void expand(std::uint32_t node);
   void arrivals(std::uint32_t node, int machine);
+  bool is_conditional(int machine) const { return machine < rule_.conditional; }
   // The ways in which the machine's next step may go; each world after it goes to `next`.
   void step(World world, int machine, const Next& next);
   void list_after_claim(World world, int machine, bool sees_others, const Next& next);
   void claim_lost(World world, int machine, const Next& next) const;
-  StoreViolation win(const World& world, int machine) const;
-  bool superseded(const World& world, int machine) const;
   int oldest_superfluous(const World& world, int machine) const;
-  StoreViolation told(const World& world, int machine) const;
   StoreViolation check(const World& world);
   void visit(const World& world, std::uint32_t parent, int machine, Step step, bool arrival,
              StoreViolation violation);
@@ -77,12 +76,14 @@ StoreResult Search::run() {
 
 void Search::expand(std::uint32_t node) {
   const World world = nodes_[node].world;
-  bool unborn = false;  // those before their first step are all the same: one goes for all
+  // Those of a kind before their first step are all the same: one goes for all.
+  std::array<bool, 2> unborn{};
   for (int machine = 0; machine < request_.machines; ++machine) {
     arrivals(node, machine);
     const Machine& one = at(world, machine);
     if (one.step == Step::ended) continue;
-    if (one.step == Step::claim && one.tries == 0 && std::exchange(unborn, true)) continue;
+    bool& seen = unborn[is_conditional(machine) ? 1 : 0];
+    if (one.step == Step::claim && one.tries == 0 && std::exchange(seen, true)) continue;
     step(world, machine, [&](const World& next, StoreViolation violation) {
       visit(next, node, machine, one.step, false, violation);
     });
@@ -98,6 +99,9 @@ void Search::arrivals(std::uint32_t node, int machine) {
     visit(next, node, machine, Step::ended, true, StoreViolation::none);
   };
   const auto own = static_cast<std::size_t>(machine);
+  if (at(world, machine).write == Write::on_the_way) {
+    arrive([&](World& next) { write_arrives(next, machine, rule_.honours_conditions); }, true);
+  }
   if (world.claims[own].sent == Sent::on_the_way) {
     arrive([&](World& next) { next.claims[own].sent = Sent::there; }, true);
   }
@@ -111,6 +115,15 @@ void Search::arrivals(std::uint32_t node, int machine) {
            at(world, machine).step == Step::begin);
   }
   if (machine != 0) return;
+  for (int number = 1; number < 16; ++number) {
+    if ((world.late & bit_of(number)) == 0) continue;
+    arrive(
+        [&](World& next) {
+          next.late ^= bit_of(number);
+          next.taken |= bit_of(number);
+        },
+        false);
+  }
   for (std::size_t i = 0; i < world.others.size(); ++i) {
     if (world.others[i].sent != Sent::on_the_way) continue;
     arrive(
@@ -120,41 +133,6 @@ void Search::arrivals(std::uint32_t node, int machine) {
         },
         false);
   }
-}
-
-bool Search::superseded(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  bool listed = false;
-  int highest = 0;
-  each_claim(world, [&](int other, int number) {
-    listed = listed || other == machine;
-    highest = std::max(highest, number);
-  });
-  return highest > own.number || !listed;
-}
-
-StoreViolation Search::win(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  if (own.number == 1) return StoreViolation::two_winners;
-  for (int other = 0; other < kMachines; ++other) {
-    const Machine& rival = at(world, other);
-    if (other == machine || rival.won == 0) continue;
-    if (rival.number == own.number) return StoreViolation::two_winners;
-    if (rival.number > own.number) return StoreViolation::overtaken;
-  }
-  return StoreViolation::none;
-}
-
-// A copy of `machine` counts from now on.
-StoreViolation Search::told(const World& world, int machine) const {
-  const Machine& own = at(world, machine);
-  const int file = file_of(machine, own.told - 1);
-  for (int other = 0; other < kMachines; ++other) {
-    const Machine& rival = at(world, other);
-    if (rival.fetched == 0 || rival.number <= own.number) continue;
-    if (!in_history(world, file, rival.start)) return StoreViolation::behind;
-  }
-  return StoreViolation::none;
 }
 
 int Search::oldest_superfluous(const World& world, int machine) const {
@@ -174,6 +152,7 @@ void Search::claim_lost(World world, int machine, const Next& next) const {
   ++own.tries;
   own.number = rule_.next_try_takes_next_number ? 0 : own.number;
   own.step = Step::claim;
+  give_up_write(world, machine);
   give_up_claim(world, machine);
   if (own.tries == request_.tries) {  // what it knew is no difference between two worlds
     own = {};
@@ -219,11 +198,36 @@ void Search::step(World world, int machine, const Next& next) {
       for (int file = 0; rule_.counts_files && file < kFiles; ++file) {
         if (is_there(world, file)) highest = std::max(highest, number_of(world, file));
       }
+      if (rule_.next_try_passes_taken_number) highest = std::max<int>(highest, own.taken);
       if (own.tries == 0 || rule_.next_try_takes_next_number) {
         own.number = static_cast<std::uint8_t>(highest + 1);
       }
+      if (is_conditional(machine)) {
+        own.write = Write::on_the_way;
+        return go(Step::take);
+      }
       claim = {.number = own.number, .sent = Sent::on_the_way};
       return go(Step::list);
+    }
+    case Step::take: {
+      if (own.write == Write::refused) {
+        ++result_.refused;
+        own.taken = own.number;
+        return claim_lost(world, machine, next);
+      }
+      if (own.write == Write::accepted && rule_.write_decides) {
+        claim = {.number = own.number, .sent = Sent::there};
+        own.write = Write::none;
+        own.won = 1;
+        own.step = Step::fetch;
+        return next(world, win(world, machine));
+      }
+      // Accepted, or it gives the write up: the list alone decides then. Or it ends this try.
+      World other = world;
+      give_up_write(world, machine);
+      claim = {.number = own.number, .sent = Sent::on_the_way};
+      go(Step::list);
+      return claim_lost(other, machine, next);
     }
     case Step::list:
       if (claim.sent != Sent::on_the_way || !rule_.own_claim_must_be_listed) {
@@ -299,6 +303,16 @@ StoreViolation Search::check(const World& world) {
     };
     const std::uint64_t counted = result_.lost_claims;
     follow();
+    // A number may be taken by a machine that died before its claim. Then the next one does.
+    for (int more = 0; one.step == Step::take && more < kMachines * kTries; ++more) {
+      write_arrives(alone, machine, rule_.honours_conditions);
+      if (one.write == Write::refused) {
+        one.taken = one.number;
+        one.write = Write::none;
+        one.step = Step::claim;
+      }
+      follow();
+    }
     alone.claims[static_cast<std::size_t>(machine)].sent = Sent::there;
     follow();
     result_.lost_claims = counted;

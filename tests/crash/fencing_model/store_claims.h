@@ -1,5 +1,6 @@
 // The claims of a HOME that is a store (lib/holdfast/mirror/rclone_home.h), as an explicit-state model: machines
-// that list, claim, list again, fetch, upload and tell what is home, over a store without O_EXCL.
+// that list, claim, list again, fetch, upload and tell what is home, over a store without O_EXCL. Some may write
+// their number first, only where nothing lies, as S3 can.
 //
 // The store lists what was written (strong consistency). A request that was sent arrives at any later time, or
 // never: after its machine gave it up, and after that machine's death. A machine may stand still for any time
@@ -41,8 +42,14 @@ struct StoreRule {
   bool newest_by_attempt = true;  // otherwise by step alone
   bool looks_before_it_deletes = true;
   int keeps = 2;  // checkpoints that stay
+  // How many of the machines write their number first, if nothing lies there (If-None-Match); the others have
+  // an older rclone.
+  int conditional = 0;
+  bool next_try_passes_taken_number = true;
+  bool write_decides = false;  // a write that the store accepted wins, without a list
   // Not of the rule, but of the store.
   bool lists_what_was_written = true;
+  bool honours_conditions = true;  // otherwise it accepts every write
 };
 
 enum class StoreViolation : std::uint8_t {
@@ -69,6 +76,7 @@ struct StoreResult {
   std::uint64_t transitions = 0;
   std::uint64_t completed = 0;    // states in which a machine has told all its saves
   std::uint64_t lost_claims = 0;  // transitions in which a machine lost a number
+  std::uint64_t refused = 0;      // transitions in which a conditional write made a machine lose
   std::uint64_t late = 0;         // requests that arrived after their machine had given them up
   StoreViolation violation = StoreViolation::none;
   std::vector<std::string> trace;  // the shortest way to it

@@ -1,7 +1,7 @@
 // The claims in a store, searched through; and what each part of the rule is for: without it, the search finds
 // the shortest way to break a promise.
 //
-//   HOLDFAST_NIGHTLY=1    three machines with two tries each: 18 million states, 1.5 GiB
+//   HOLDFAST_NIGHTLY=1    three machines with two tries each: 18 million states, 2 GiB
 #include "fencing_model/store_claims.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class StoreTally : public testing::Environment {
 // NOLINTNEXTLINE(cert-err58-cpp): as googletest wants it
 const testing::Environment* const kStoreTally = testing::AddGlobalTestEnvironment(new StoreTally);
 
-void holds(const StoreRequest& request) {
+StoreResult holds(const StoreRequest& request) {
   const StoreResult result = store_claims::search(request);
   StoreTally::states += result.states;
   StoreTally::late += result.late;
@@ -52,6 +52,7 @@ void holds(const StoreRequest& request) {
   EXPECT_EQ(result.violation, StoreViolation::none) << text_of(result);
   EXPECT_GT(result.completed, 0U);
   EXPECT_GT(result.late, 0U);
+  return result;
 }
 
 TEST(StoreClaims, TwoMachinesThatTryAgain) {
@@ -66,6 +67,24 @@ TEST(StoreClaims, OneOfThreeMachinesWins) {
 
 TEST(StoreClaims, WhereNoClaimIsForgotten) {
   holds({.rule = {.forgets_lower_claims = false}, .machines = 3, .tries = 1, .saves = 2});
+}
+
+// In S3, where the number itself is written first.
+TEST(StoreClaims, WithConditionalWrites) {
+  EXPECT_GT(holds({.rule = {.conditional = 2}, .machines = 2, .tries = 2, .saves = 1}).refused, 0U);
+  EXPECT_GT(holds({.rule = {.conditional = 3}, .machines = 3, .tries = 1, .saves = 1}).refused, 0U);
+  if (nightly()) holds({.rule = {.conditional = 2}, .machines = 2, .tries = 2, .saves = 2});
+}
+
+TEST(StoreClaims, WithConditionsThatTheStoreIgnores) {
+  const StoreRule ignored{.conditional = 2, .honours_conditions = false};
+  EXPECT_EQ(holds({.rule = ignored, .machines = 2, .tries = 2, .saves = 1}).refused, 0U);
+}
+
+// One machine has an rclone that sends no conditions.
+TEST(StoreClaims, WithConditionalWritesOfSomeMachines) {
+  holds({.rule = {.conditional = 1}, .machines = 2, .tries = 2, .saves = 1});
+  holds({.rule = {.conditional = 2}, .machines = 3, .tries = 1, .saves = 1});
 }
 
 // A part of the rule left out, and what breaks first.
@@ -108,6 +127,16 @@ INSTANTIATE_TEST_SUITE_P(
                      {.marks_its_start = false, .newest_by_attempt = false},
                      StoreViolation::lost},
         StoreVariant{"KeepingTheNewest", {.keeps = 0}, StoreViolation::lost},
+        StoreVariant{"PassingANumberThatIsTaken",  // of a machine that died before its claim
+                     {.conditional = 2, .next_try_passes_taken_number = false},
+                     StoreViolation::stuck},
+        // A rival that got no answer claims the number without it.
+        StoreVariant{"TheListAfterAConditionalWrite",
+                     {.conditional = 2, .write_decides = true},
+                     StoreViolation::two_winners},
+        StoreVariant{"TheListWhereConditionsAreIgnored",
+                     {.conditional = 2, .write_decides = true, .honours_conditions = false},
+                     StoreViolation::two_winners},
         // Where the rule ends: a store that does not list what was written.
         StoreVariant{"AConsistentList", {.lists_what_was_written = false}, StoreViolation::overtaken}),
     [](const testing::TestParamInfo<StoreVariant>& info) { return std::string(info.param.name); });

@@ -20,7 +20,8 @@ enum class Sent : std::uint8_t { no, on_the_way, there, deleted };
 // What is sent arrives at any later time. So to look and to send are one step; to hear of what was sent and to
 // look at once, too.
 enum class Step : std::uint8_t {
-  claim,           // list claims and files, take the next number, send a claim
+  claim,           // list claims and files, take the next number, send a claim, or a conditional write first
+  take,            // the conditional write was answered: send a claim, or lose. Or give it up.
   list,            // the claim is there: who else has that number? Or give it up.
   fetch,           // delete lower claims; take the newest checkpoint, send a mark of it
   begin,           // the mark is there: the start counts as home if there is no higher claim
@@ -37,6 +38,9 @@ struct Claim {
   Sent sent;
 };
 
+// A conditional write of a number. The store decides when it arrives.
+enum class Write : std::uint8_t { none, on_the_way, accepted, refused };
+
 struct Machine {
   Step step;
   std::uint8_t tries;
@@ -48,9 +52,13 @@ struct Machine {
   std::uint8_t begun;
   Sent mark;            // of `start`
   std::uint8_t victim;  // to be deleted
+  Write write;          // of `number`
+  std::uint8_t taken;   // a number that was refused: another machine's
 };
 
 struct World {
+  std::uint16_t taken;                  // bit N: number N lies there, by a conditional write
+  std::uint16_t late;                   // bit N: a write of number N was given up, and may still arrive
   std::array<Claim, kMachines> claims;  // of the try that is under way, or that won
   // Claims of tries that were given up or lost, sorted: whose they were is no difference between two worlds.
   std::array<Claim, kMachines * kTries> others;
@@ -58,6 +66,7 @@ struct World {
   std::array<Machine, kMachines> machines;
 };
 static_assert(std::has_unique_object_representations_v<World>);
+static_assert(1 + kMachines * kTries < 16, "each try may take a number of its own");
 
 constexpr int file_of(int machine, int save) { return kPast + machine * kSaves + save; }
 
@@ -122,6 +131,19 @@ inline void each_claim(const World& world, Does does) {
   }
 }
 
+inline std::uint16_t bit_of(int number) { return static_cast<std::uint16_t>(1U << number); }
+inline void write_arrives(World& world, int machine, bool honours) {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  const std::uint16_t bit = bit_of(own.number);
+  own.write = honours && (world.taken & bit) != 0 ? Write::refused : Write::accepted;
+  world.taken |= bit;
+}
+inline void give_up_write(World& world, int machine) {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  if (own.write == Write::on_the_way) world.late |= bit_of(own.number);
+  own.write = Write::none;
+}
+
 inline void sort_others(World& world) {
   for (Claim& claim : world.others) {
     if (claim.sent == Sent::deleted) claim = {};
@@ -137,6 +159,7 @@ inline void forget_claims_below(World& world, int number) {
   };
   std::for_each(world.claims.begin(), world.claims.end(), forget);
   std::for_each(world.others.begin(), world.others.end(), forget);
+  world.taken &= static_cast<std::uint16_t>(~(bit_of(number) - 1U));
   sort_others(world);
 }
 
@@ -145,6 +168,41 @@ inline void give_up_claim(World& world, int machine) {
   world.others.back() = own;  // the last one is free: there are more places than tries
   own = {};
   sort_others(world);
+}
+
+inline bool superseded(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  bool listed = false;
+  int highest = 0;
+  each_claim(world, [&](int other, int number) {
+    listed = listed || other == machine;
+    highest = std::max(highest, number);
+  });
+  return highest > own.number || !listed;
+}
+
+inline StoreViolation win(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  if (own.number == 1) return StoreViolation::two_winners;
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (other == machine || rival.won == 0) continue;
+    if (rival.number == own.number) return StoreViolation::two_winners;
+    if (rival.number > own.number) return StoreViolation::overtaken;
+  }
+  return StoreViolation::none;
+}
+
+// A copy of `machine` counts from now on.
+inline StoreViolation told(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  const int file = file_of(machine, own.told - 1);
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& rival = at(world, other);
+    if (rival.fetched == 0 || rival.number <= own.number) continue;
+    if (!in_history(world, file, rival.start)) return StoreViolation::behind;
+  }
+  return StoreViolation::none;
 }
 
 inline std::uint64_t hash_of(const World& world) {
