@@ -125,17 +125,17 @@ inline constexpr EnvVariable kEnvDeadlineSignal{
     "USR1@120: SIGUSR1 announces the end of this process in 120 s, as Slurm's --signal=B:USR1@120 does"};
 inline constexpr EnvVariable kEnvSlurmArrayJob{"SLURM_ARRAY_JOB_ID", "number of the Slurm job's array"};
 inline constexpr EnvVariable kEnvSlurmArrayTask{
-    "SLURM_ARRAY_TASK_ID", "number of the Slurm job in its array; the default of holdfast sweep --index"};
+    "SLURM_ARRAY_TASK_ID", "number of the Slurm job in its array; holdfast sweep takes that line"};
 // The same of other engines. All of them count from 0.
 inline constexpr EnvVariable kEnvBatchArrayIndex{"AWS_BATCH_JOB_ARRAY_INDEX",
                                                  "the same, by AWS Batch in an array job"};
 inline constexpr EnvVariable kEnvJobCompletionIndex{"JOB_COMPLETION_INDEX",
                                                     "the same, by Kubernetes in an Indexed Job"};
-inline constexpr EnvVariable kEnvSkyPilotJobRank{"SKYPILOT_JOB_RANK",
-                                                 "the same, by SkyPilot's sky jobs launch --num-jobs"};
+inline constexpr EnvVariable kEnvSkyPilotJobRank{
+    "SKYPILOT_JOB_RANK", "the same, by SkyPilot for several managed jobs of one file"};
 inline constexpr EnvVariable kEnvVisibleDevices{
     "CUDA_VISIBLE_DEVICES",
-    "GPUs or MIG slices that this process may use; holdfast sweep --local divides them among its runs"};
+    "GPUs or MIG slices that this process may use; a local holdfast sweep divides them among its runs"};
 // `holdfast supervise` sets the next three for the command that it runs.
 inline constexpr EnvVariable kEnvSupervisor{
     "HOLDFAST_SUPERVISOR",

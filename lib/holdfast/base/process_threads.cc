@@ -260,7 +260,7 @@ std::string why_not_traced() {
            "set "
            "it to 0 (sysctl)";
   }
-  return "run as the trainer's user, or give the container SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
+  return "run as the trainer's user, or give the container the capability SYS_PTRACE";
 }
 
 }}  // namespace holdfast::v0_2
