@@ -79,6 +79,7 @@ std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
 }
 
 std::vector<std::string> TrainState::changed_unseen() {
+  if (!state_->frozen.any()) return {};
   const at::NoGradGuard no_grad;
   std::vector<std::string> names = state_->frozen.look_again(state_->list_tensors()->modules);
   if (!names.empty()) state_->held.reset();  // these are stored from now on

@@ -152,7 +152,13 @@ bool BoundarySaves::changed_unseen() const {
   return true;
 }
 
-void BoundarySaves::look_again() { unseen_ = changed_unseen(); }
+void BoundarySaves::look_again() {
+  try {
+    unseen_ = changed_unseen();
+  } catch (const UnsavableError&) {
+    // No save can hold this state, so none can be wrong; the last save tells why, if there is one.
+  }
+}
 
 Staged BoundarySaves::image() const {
   if (unseen_) return {};

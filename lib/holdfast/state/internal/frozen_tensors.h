@@ -30,6 +30,7 @@ class FrozenTensors {
  public:
   // Throws UsageError for options that contradict each other.
   void add(const std::string& module, const ModuleOptions& options);
+  bool any() const { return !modules_.empty(); }
   // Sets ModuleTensor::digested. The first call for a tensor notes what the program has made.
   void mark(std::span<const NamedModule> modules, ModuleInventory& inventory);
   void put_attributes(const ModuleInventory& inventory, Attributes& out);
