@@ -40,6 +40,8 @@ class Trainers : public testing::TestWithParam<Family> {
     const TemporaryFolder folder;
     Words options = {"--steps", "30", "--stdout"};
     if (GetParam().thorough) options = nightly() ? Words{} : Words{"--steps", "60"};
+    // A life without a difference is computed to its end, so each kill costs two whole lives.
+    if (GetParam().thorough && !nightly() && without.empty()) options.insert(options.end(), {"--kills", "4"});
     return check(options, trainer(folder.path(), kForEver, without));
   }
   static Ended check(const Words& options, const Words& command) {
@@ -78,6 +80,7 @@ TEST_P(Trainers, AMissingLineIsFound) {
 TEST_P(Trainers, WhatOnlyTheEndReadsIsFoundInTheProgramsFile) {
   const Family& family = GetParam();
   if (family.decides_the_end.empty()) GTEST_SKIP() << "each step reads all of it";
+  if (!nightly()) GTEST_SKIP() << "three checks of whole runs take minutes";
   const std::string& part = family.decides_the_end[0];
   const Ended unseen = check({part});
   EXPECT_EQ(unseen.exit_code, 0) << unseen.out << "found at the default settings: docs/porting.md names it";
