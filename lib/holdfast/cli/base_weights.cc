@@ -123,8 +123,6 @@ class Base {
   std::optional<ForeignIndex> foreign_;
 };
 
-[[noreturn]] void refuse_writing() { throw Error("a checkpoint with its base is only read"); }
-
 }  // namespace
 
 std::shared_ptr<const Snapshot> read_base(const std::filesystem::path& path,
@@ -176,12 +174,5 @@ std::size_t FileWithBase::read_at(std::span<std::byte> buffer, std::uint64_t off
 std::size_t FileWithBase::read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const {
   return read(buffer, offset, [this](auto into, auto at) { return checkpoint_.read_uncached_at(into, at); });
 }
-
-void FileWithBase::write_at(std::span<const std::byte> /*data*/, std::uint64_t /*offset*/) {
-  refuse_writing();
-}
-void FileWithBase::reserve(std::uint64_t /*length*/) { refuse_writing(); }
-void FileWithBase::truncate(std::uint64_t /*length*/) { refuse_writing(); }
-void FileWithBase::sync() { refuse_writing(); }
 
 }}  // namespace holdfast::v0_2

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "holdfast/cli/metered_file.h"
+#include "holdfast/cli/read_only_file.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/snapshot/digested_tensors.h"
 
@@ -24,18 +25,13 @@ CheckpointIndex with_base(CheckpointIndex index, const std::vector<DigestedTenso
                           const Snapshot& base);
 
 // The bytes to that index. Both outlive it; `base` may be null, if with_base() was not needed.
-class FileWithBase final : public File {
+class FileWithBase final : public ReadOnlyFile {
  public:
   FileWithBase(const File& checkpoint, const Snapshot* base);
 
   std::uint64_t size() const override;
   std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override;
   std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override;
-  void write_at(std::span<const std::byte> data, std::uint64_t offset) override;
-  void reserve(std::uint64_t length) override;
-  void truncate(std::uint64_t length) override;
-  void sync() override;
-  void close() override {}
 
  private:
   template <class Read>

@@ -3,14 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "holdfast/base/error.h"
-
 namespace holdfast { inline namespace v0_2 {
-namespace {
-
-[[noreturn]] void refuse() { throw Error("a metered file only reads"); }
-
-}  // namespace
 
 void add_read_limit(CLI::App& command, double& megabytes_per_second) {
   command
@@ -51,10 +44,5 @@ std::size_t MeteredFile::read_at(std::span<std::byte> buffer, std::uint64_t offs
 std::size_t MeteredFile::read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const {
   return count(file_.read_uncached_at(buffer, offset));
 }
-
-void MeteredFile::write_at(std::span<const std::byte> /*data*/, std::uint64_t /*offset*/) { refuse(); }
-void MeteredFile::reserve(std::uint64_t /*length*/) { refuse(); }
-void MeteredFile::truncate(std::uint64_t /*length*/) { refuse(); }
-void MeteredFile::sync() { refuse(); }
 
 }}  // namespace holdfast::v0_2

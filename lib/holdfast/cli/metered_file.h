@@ -9,6 +9,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
+#include "holdfast/cli/read_only_file.h"
 #include "holdfast/io/file_system.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): not ours
@@ -32,7 +33,7 @@ class ReadLimit {
   SteadyTime free_at_ HOLDFAST_GUARDED_BY(mutex_){};
 };
 
-class MeteredFile final : public File {
+class MeteredFile final : public ReadOnlyFile {
  public:
   // Both outlive it. `done` may be null.
   MeteredFile(const File& file, ReadLimit& limit, std::atomic<std::uint64_t>* done = nullptr)
@@ -41,11 +42,6 @@ class MeteredFile final : public File {
   std::uint64_t size() const override { return file_.size(); }
   std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override;
   std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override;
-  void write_at(std::span<const std::byte> data, std::uint64_t offset) override;
-  void reserve(std::uint64_t length) override;
-  void truncate(std::uint64_t length) override;
-  void sync() override;
-  void close() override {}
 
  private:
   std::size_t count(std::size_t bytes) const;
