@@ -78,7 +78,17 @@ struct Pulse::State {
   bool news HOLDFAST_GUARDED_BY(mutex) = false;    // a tale that the judge has not weighed
   SilenceJudge judge HOLDFAST_GUARDED_BY(mutex);
 
-  std::string sign() { return std::to_string(sign_of(++signs, standing, calls)); }
+  void give_sign() {
+    store->set(keys[static_cast<std::size_t>(rank)], std::to_string(sign_of(++signs, standing, calls)));
+  }
+  // By the constructor, not by a thread, which a busy machine may start late: a rank that met the others has then
+  // given a sign, so its silence counts at once. A store that fails here fails in beat() too, which tells it.
+  void give_first_sign() noexcept {
+    try {
+      give_sign();
+    } catch (const std::exception&) {
+    }
+  }
   void look_at_all();
   void hear(const std::optional<std::string>& text);
   void learn(Tale tale);
@@ -123,18 +133,16 @@ void Pulse::State::hear(const std::optional<std::string>& text) {
 }
 
 void Pulse::State::beat() {
-  const std::string& own = keys[static_cast<std::size_t>(rank)];
   try {
-    // Before they are read: a look at a key that is missing would fail.
+    // Makes the keys that are missing, because get() requires them. A sign that another rank gave already stays.
     if (rank == 0) {
-      for (const std::string& key : keys) store->set(key, "0");
+      for (const std::string& key : keys) store->add(key, 0);
     }
     while (true) {
       // From sign to sign, not from an answer to the next sign: a slow link must not make signs rare.
       const SteadyTime next = Clock::real().now() + options.period;
-      // Writes the whole number, not a difference: rank 0 may overwrite a first sign with its initial zeros.
       const bool asks = signs % options.answer_every == 0 || suspects();
-      store->set(own, sign());
+      give_sign();
       if (rank == 0) {
         look_at_all();
       } else if (asks) {
@@ -179,6 +187,7 @@ Pulse::Pulse(std::shared_ptr<RankStore> store, std::string prefix, int rank, int
       alarm_(state_->alarm) {
   try {
     const BlockSignals block;
+    state_->give_first_sign();
     for (void (State::*const work)() : {&State::beat, &State::watch}) {
       {
         const MutexLock lock(state_->mutex);

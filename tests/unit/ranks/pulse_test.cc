@@ -97,7 +97,17 @@ TEST_F(Pulses, OfRankZeroAsWell) {
   EXPECT_THAT(pulses[1]->lost(), IsEmpty());
 }
 
-// Rank 0 clears all keys when it begins; others may have begun long before.
+// A rank that dies right after it met the others is missed as soon as any other, also where rank 0 began later.
+TEST_F(Pulses, ARankThatEndsAfterItsFirstSignIsLostAtOnce) {
+  begin(1, 3)->end();
+  EXPECT_TRUE(store->has("p/beat/1"));
+  const std::unique_ptr<Pulse> zero = begin(0, 3);
+  // Rank 2 has given no sign yet and may still load its libraries: it gets five times as long.
+  EXPECT_TRUE(comes([&] { return !zero->lost().empty(); }));
+  EXPECT_THAT(zero->lost(), ElementsAre(1));
+}
+
+// Rank 0 begins after others, and keeps what they said.
 TEST_F(Pulses, WhatWasSaidBeforeRankZeroBeganIsHeard) {
   const std::unique_ptr<Pulse> early = begin(1, 2);
   early->expect_silence(60s);
