@@ -45,6 +45,9 @@ struct NcclWatchQuestions {
   std::function<bool()> waits;         // a collective has begun and not ended
   std::function<bool()> saving;        // a save of this process is in flight
   std::function<bool()> told_to_stop;  // a signal has asked this process to stop
+  // Keeps what tells why the training hangs. Called once, before end(), unless this process was told to stop.
+  // Takes a second at most.
+  std::function<void(const std::string& why)> keep_evidence;
   // Gets who() and the failure. Returns only in tests.
   std::function<void(const std::string& who, const std::string& failure)> end;
 };
