@@ -43,8 +43,9 @@ struct NotedStack {
 
 _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* to) {
   auto& stack = *static_cast<NotedStack*>(to);
-  if (stack.count == stack.frames.size()) return _URC_END_OF_STACK;
-  stack.frames[stack.count++] = _Unwind_GetIP(context);
+  const std::uintptr_t address = _Unwind_GetIP(context);
+  if (address == 0 || stack.count == stack.frames.size()) return _URC_END_OF_STACK;
+  stack.frames[stack.count++] = address;
   return _URC_NO_REASON;
 }
 

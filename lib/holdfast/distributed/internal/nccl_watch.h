@@ -4,8 +4,9 @@
 //
 //   the training thread reaches a guard()   GroupError unwinds the program; the group's destructor aborts
 //                                           NCCL last and ends the watch
-//   it waits for the device                 end(): rank and remedy on standard error, exit code 75, within
-//                                           two seconds of the verdict unless a save is in flight
+//   it waits for the device                 evidence of the stall is kept (group_evidence.h), then end():
+//                                           rank and remedy on standard error, exit code 75, within two
+//                                           seconds of the verdict unless a save is in flight
 //
 // Errors: none are thrown. Threads: a thread of its own asks all questions; all members from any thread.
 #pragma once
