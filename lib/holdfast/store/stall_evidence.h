@@ -2,7 +2,7 @@
 // directory. The file has the last records of the run, the threads and stacks of all its processes, and the
 // processes on the GPUs. Each call appends; the file stays below 1 MiB.
 //
-//   keep_stall_evidence({.by = "holdfast supervise", .why = "step 7 has stood still for 12m", …}, [&] { hear(); });
+//   keep_stall_evidence({.by = "holdfast supervise", .why = "step 7 stood still", …}, [&] { hear(); });
 //
 // Takes `limit` at most: everything that may hang is done on threads that are left behind. Where the run
 // directory does not take the file, a file in TMPDIR does. One log line names the file, or says that there is
