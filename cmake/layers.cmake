@@ -18,7 +18,7 @@ set(HOLDFAST_LAYER_cli base io snapshot format store interruption ledger staging
 set(HOLDFAST_LAYER_state base snapshot)
 set(HOLDFAST_LAYER_precision base state)
 set(HOLDFAST_LAYER_optim base state)
-set(HOLDFAST_LAYER_distributed base snapshot interruption ranks state)
+set(HOLDFAST_LAYER_distributed base snapshot interruption store ranks state)
 set(HOLDFAST_LAYER_kernels base io)
 set(HOLDFAST_LAYER_data base snapshot state kernels)
 set(HOLDFAST_LAYER_train base io snapshot metrics interruption format store ranks checkpoint state precision optim distributed kernels data)

@@ -15,6 +15,9 @@
 namespace holdfast::test { namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -30,6 +33,18 @@ Words device(const std::filesystem::path& run, const Words& more = {}) {
 std::string last_line_of(const std::string& text) {
   const auto lines = lines_of(text);
   return lines.empty() ? "" : lines.back();
+}
+
+// One text of each rank that survives: beside the run's records, and of ranks other than 0 in TMPDIR.
+std::vector<std::string> evidence_in(const std::filesystem::path& folder) {
+  std::vector<std::string> texts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name == "1.stall.txt" || name.starts_with("holdfast-stall-"))
+      texts.push_back(read_text(entry.path()));
+  }
+  EXPECT_EQ(texts.size(), 2U);
+  return texts;
 }
 
 class LostOnDevice : public testing::Test {
@@ -80,8 +95,16 @@ class LostOnDevice : public testing::Test {
 TEST_F(LostOnDevice, TheOthersEndSoonAndNameIt) {
   for (const int lost : {1, 0}) {
     const TemporaryFolder folder;
-    Life life(3, lost, device(folder.path() / "run", {"kill=" + std::to_string(lost) + ":8"}));
+    Life life(3, lost, device(folder.path() / "run", {"kill=" + std::to_string(lost) + ":8"}),
+              {{"TMPDIR", folder.path().string()}});
     EXPECT_LT(life.all_end(), kUntilAllHaveEnded) << "rank " << lost << " lost";
+    EXPECT_THAT(
+        evidence_in(folder.path()),
+        Each(AllOf(
+            HasSubstr("= NCCL's watch ends this training: rank " + std::to_string(lost) + " died"),
+            HasSubstr("\nsigns of life, as rank 0 told them "),
+            ContainsRegex("\nvotes: this rank's newest is number"),
+            ContainsRegex("-- stacks\nthread [0-9]+\n  #0 [^\n]*libc.so.6\\+0x(.|\n)*dist_device\\+0x"))));
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/hook_context.h"
+#include "holdfast/base/own_stacks.h"
 #include "holdfast/base/process_threads.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -46,8 +47,12 @@ std::vector<char*> addresses_of(std::vector<std::string>& texts) {
 // One tool that reads one process.
 class StackTool {
  public:
-  StackTool(pid_t process, std::size_t most)
+  StackTool(pid_t process, SteadyTime end, std::size_t most)
       : process_(process), most_(most), was_stopped_(state_of(process) == 'T') {
+    if (process == getpid()) {
+      text_ = own_stacks(end).substr(0, most);
+      return;
+    }
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) {
       fail(errno);
@@ -171,7 +176,7 @@ std::vector<std::string> stacks_of(const std::vector<pid_t>& processes, SteadyTi
   };
   while (tools.size() < processes.size() || run() > 0) {
     while (tools.size() < processes.size() && run() < at_once) {
-      tools.emplace_back(processes[tools.size()], most);
+      tools.emplace_back(processes[tools.size()], end, most);
     }
     if (read_from_any(tools, end)) continue;
     for (StackTool& one : tools) {

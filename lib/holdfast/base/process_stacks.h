@@ -1,8 +1,9 @@
 // The stacks of processes on this machine, by eu-stack, or by gdb where PATH has no eu-stack. Either stops a
-// process while it reads it. For LibTorch's libraries gdb needs ten seconds and 600 MB, eu-stack one and 100.
+// process while it reads it, so this process notes its own stacks (own_stacks.h). For LibTorch's libraries
+// gdb needs ten seconds and 600 MB, eu-stack one and 100.
 //
 // Errors: none; the text says what could not be read, and what would help. Threads: any; use one that may be
-// left behind (cli/lookup.h), because a tool may hang with a volume that holds the program.
+// left behind (lookup.h), because a tool may hang with a volume that holds the program.
 #pragma once
 
 #include <sys/types.h>

@@ -182,6 +182,17 @@ ThreadTimes times_in(const std::string& stat) {
   return times;
 }
 
+bool may_trace_anything() {
+  std::istringstream status(read_entry("/proc/self/status").text);
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("CapEff:")) continue;
+    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> kCapabilityToTrace & 1U) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<pid_t> thread_ids(pid_t process) {
   std::vector<pid_t> ids;
   std::error_code gone;
@@ -195,17 +206,6 @@ std::vector<pid_t> thread_ids(pid_t process) {
   });
   return ids;
 }
-
-bool may_trace_anything() {
-  std::istringstream status(read_entry("/proc/self/status").text);
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("CapEff:")) continue;
-    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> kCapabilityToTrace & 1U) != 0;
-  }
-  return false;
-}
-
-}  // namespace
 
 std::string threads_of(pid_t process) {
   const CodeFiles code(process);
@@ -239,8 +239,6 @@ std::string threads_of(pid_t process) {
   }
   return text;
 }
-
-std::size_t count_threads(pid_t process) { return thread_ids(process).size(); }
 
 std::string command_of(pid_t process) {
   std::string text = read_entry(entry_of(process, "cmdline")).text;

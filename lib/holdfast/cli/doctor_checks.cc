@@ -12,8 +12,8 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/loaded_library.h"
 #include "holdfast/base/text.h"
-#include "holdfast/cli/loaded_library.h"
 #include "holdfast/interruption/cloud_providers.h"
 #include "holdfast/interruption/term_grace.h"
 #include "holdfast/io/volume_report.h"

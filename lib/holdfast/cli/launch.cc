@@ -23,7 +23,7 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/launched_ranks.h"
 #include "holdfast/cli/listening_socket.h"
-#include "holdfast/cli/stall_evidence.h"
+#include "holdfast/store/stall_evidence.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -232,7 +232,8 @@ class Launch {
   // Once, for whatever comes first. Whoever has asked for a stop knows why the ranks end, and is in a hurry.
   void keep_evidence(const std::string& why) {
     if (asked_to_stop_ || std::exchange(evidence_kept_, true)) return;
-    Stall stall{.by = "launch", .why = why, .processes = with_descendants(ranks_->living_processes())};
+    Stall stall{
+        .by = "holdfast launch", .why = why, .processes = with_descendants(ranks_->living_processes())};
     find_run(stall);
     keep_stall_evidence(stall, [this] { pass_on(inbox_.wait(kBetweenLooksForEvidence)); });
   }

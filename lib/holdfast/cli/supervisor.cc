@@ -266,7 +266,7 @@ std::optional<Stall> Supervisor::look_for_stall() {
   if (!account_.is_of_this_life(found.newest)) return std::nullopt;
   const auto stood = stall_watch_.standing();
   if (!stood || *stood < stall_watch_.limit()) return std::nullopt;
-  return Stall{.by = "supervise",
+  return Stall{.by = "holdfast supervise",
                .why = "step " + std::to_string(stall_watch_.step()) + " has stood still for " +
                       format_duration(*stood),
                .directory = options_.directory,

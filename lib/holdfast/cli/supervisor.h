@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "holdfast/base/lookup.h"
 #include "holdfast/cli/end_hook.h"
 #include "holdfast/cli/ledger_tail.h"
-#include "holdfast/cli/lookup.h"
 #include "holdfast/cli/restart_policy.h"
 #include "holdfast/cli/run_account.h"
 #include "holdfast/cli/slurm_job.h"
-#include "holdfast/cli/stall_evidence.h"
 #include "holdfast/cli/stall_watch.h"
+#include "holdfast/store/stall_evidence.h"
 
 namespace holdfast { inline namespace v0_2 {
 

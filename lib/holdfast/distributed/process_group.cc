@@ -16,6 +16,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/c10d_store.h"
 #include "holdfast/distributed/internal/connections.h"
+#include "holdfast/distributed/internal/group_evidence.h"
 #include "holdfast/distributed/internal/local_address.h"
 #include "holdfast/distributed/internal/meeting.h"
 #include "holdfast/distributed/internal/nccl_backend.h"
@@ -121,6 +122,7 @@ struct ProcessGroup::Parts {
   std::shared_ptr<Pulse> pulse;
   std::shared_ptr<RollCall> roll_call;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::shared_ptr<GroupEvidence> evidence;
   int exchanges = 0;
   int votes = 0;
   // An exception that is under way already is not the end of this group.
@@ -164,6 +166,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
         [connections = parts->connections] { connections->shut(); });
     parts->line.heed(parts->pulse->alarm());
   }
+  parts->evidence = std::make_shared<GroupEvidence>(parts->pulse);
   parts->roll_call = std::make_shared<RollCall>(parts->line, parts->pulse, place.rank, place.world_size);
   // A connection of its own, because c10d's waits would hold up all other calls.
   parts->store = c10::make_intrusive<c10d::PrefixStore>(parts->line.prefix(),
@@ -195,6 +198,7 @@ ProcessGroup::ProcessGroup(GroupOptions options) : options_(std::move(options)) 
             .waits = [nccl = nccl_->backend] { return collectives_pending(*nccl); },
             .saving = [&saves = nccl_->saves] { return saves.use_count() > 1; },
             .told_to_stop = stop_signal_came,
+            .keep_evidence = [evidence = parts->evidence](const std::string& why) { evidence->keep(why); },
             .end =
                 [](const std::string& who, const std::string& failure) {
                   log_error("{}, while this rank waited for its GPU ({}){}", who, failure, kRemedy);
@@ -276,12 +280,14 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string&
 }
 
 std::unique_ptr<StoreVotes> ProcessGroup::votes_apart() {
-  return std::make_unique<StoreVotes>(
+  auto votes = std::make_unique<StoreVotes>(
       parts_->line.store(),
       std::make_shared<C10dStore>(connect_again(options_.place, parts_->line, options_.start_timeout),
                                   world_size()),
       parts_->line.prefix() + "votes/" + std::to_string(parts_->votes++) + "/", rank(), world_size(),
       parts_->pulse->alarm());
+  parts_->evidence->follow(votes->account());
+  return votes;
 }
 
 const StoreLine& ProcessGroup::line() const { return parts_->line; }

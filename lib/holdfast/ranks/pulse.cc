@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -246,6 +247,18 @@ std::vector<int> Pulse::verdict() const {
 bool Pulse::fell_silent(int rank) const {
   const MutexLock lock(state_->mutex);
   return state_->judge.fell_silent(rank);
+}
+
+std::string Pulse::account() const {
+  const MutexLock lock(state_->mutex);
+  const Duration period = state_->options.period;
+  const auto since = [&](int polls) { return format_duration(polls * period); };
+  std::string text = "signs of life, as rank 0 told them " + since(state_->judge.idle()) + " ago: ";
+  const std::map<int, int>& silent = state_->judge.tale().silent;
+  for (const auto& [rank, polls] : silent) {
+    text += "none of rank " + std::to_string(rank) + " for " + since(polls) + "; ";
+  }
+  return text + (silent.empty() ? "all ranks live\n" : "the others live\n");
 }
 
 std::vector<int> Pulse::silent_for(Duration duration) const {

@@ -78,6 +78,8 @@ class HOLDFAST_EXPORT Pulse {
   bool fell_silent(int rank) const;
   // Ranks other than 0 that have given no sign for `duration`. A busy machine misses a sign now and then.
   std::vector<int> silent_for(Duration duration) const;
+  // One line for a person: what was last heard of the ranks, and how long ago.
+  std::string account() const;
   const std::shared_ptr<const Alarm>& alarm() const { return alarm_; }
 
  private:

@@ -63,6 +63,8 @@ class SilenceJudge {
   bool suspects() const { return !silent(std::max(looks_ / 2, 1)).empty(); }
   const std::vector<int>& lost() const { return lost_; }  // of the first verdict
   bool store_is_lost() const { return store_is_lost_; }
+  const Tale& tale() const { return tale_; }  // the last one
+  int idle() const { return idle_; }          // polls since then
   int announced() const { return tale_.announced; }
   // True if the rank is lost, or after a verdict has been silent as long.
   bool fell_silent(int rank) const;

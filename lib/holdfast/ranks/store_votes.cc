@@ -67,6 +67,7 @@ struct StoreVotes::State {
   std::int64_t round HOLDFAST_GUARDED_BY(mutex) =
       0;  // of the newest ballot without a result, or the next one
   bool pending HOLDFAST_GUARDED_BY(mutex) = false;
+  std::optional<Ballot> newest HOLDFAST_GUARDED_BY(mutex);  // of this rank
   std::optional<Ballot> mine HOLDFAST_GUARDED_BY(mutex);
   std::optional<Ballot> result HOLDFAST_GUARDED_BY(mutex);
   std::exception_ptr failure HOLDFAST_GUARDED_BY(mutex);
@@ -130,6 +131,7 @@ void StoreVotes::post(const Ballot& mine) {
   if (state.pending) throw UsageError("a ballot was posted while another is pending");
   state.pending = true;
   state.mine = mine;
+  state.newest = mine;
   state.wake.notify_all();
 }
 
@@ -151,6 +153,17 @@ std::optional<Ballot> StoreVotes::result(Duration limit) {
   state.pending = false;
   ++state.round;
   return std::exchange(state.result, std::nullopt);
+}
+
+std::function<std::string()> StoreVotes::account() const {
+  return [state = state_] {
+    const MutexLock lock(state->mutex);
+    if (!state->newest) return std::string("votes: none yet\n");
+    const std::string step = std::to_string(agreed_by(*state->newest, state->world_size).step);
+    const std::string number = std::to_string(state->round - (state->pending ? 0 : 1));
+    return "votes: this rank's newest is number " + number + ", at step " + step +
+           (state->pending && !state->result ? ", and it has no result yet\n" : ", and it has its result\n");
+  };
 }
 
 void StoreVotes::end() noexcept {

@@ -9,6 +9,7 @@
 // for a second ballot. Threads: one; end() any. Costs a thread, which is left behind if it waits.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ class HOLDFAST_EXPORT StoreVotes {
 
   void post(const Ballot& mine);
   std::optional<Ballot> result(Duration limit);
+  // Tells, in one line for a person, where these votes stand. It may be called from any thread, also after
+  // this object's end.
+  std::function<std::string()> account() const;
   // Ends the votes of all ranks, except those that have a result.
   void end() noexcept;
 

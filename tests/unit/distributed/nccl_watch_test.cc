@@ -37,6 +37,12 @@ struct Course {
                 },
             .saving = [this] { return saving.load(); },
             .told_to_stop = [this] { return stopped.load(); },
+            .keep_evidence =
+                [this](const std::string& why) {
+                  ++kept;
+                  EXPECT_EQ(why, "rank 1 died: " + std::string(broken ? "it broke" : "a partner is lost"));
+                  EXPECT_FALSE(has_ended()) << "before the end";
+                },
             .end = [this](const std::string& who,
                           const std::string& failure) { ended.set_value(who + ": " + failure); }};
   }
@@ -48,7 +54,7 @@ struct Course {
   bool has_ended() { return end.wait_for(0s) == std::future_status::ready; }
 
   std::atomic<bool> broken{false}, waits{true}, saving{false}, stopped{false};
-  std::atomic<int> asked_who{0}, asked_whether_it_waits{0};
+  std::atomic<int> asked_who{0}, asked_whether_it_waits{0}, kept{0};
   std::promise<std::string> ended;
   std::future<std::string> end = ended.get_future();
 };
@@ -89,6 +95,7 @@ TEST(NcclWatch, EndsTheProcessWhenTheTrainingThreadWaitsForTheDevice) {
   EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
   EXPECT_EQ(watch.failure(), "it broke");
   EXPECT_EQ(course.asked_who, 1);
+  EXPECT_EQ(course.kept, 1);
 }
 
 TEST(NcclWatch, ASaveInFlightMaySettle) {
@@ -123,6 +130,7 @@ TEST(NcclWatch, ASignalThatAsksToStopShortensThat) {
   EXPECT_FALSE(course.has_ended());
   course.stopped = true;
   EXPECT_EQ(course.end.get(), "rank 1 died: it broke");
+  EXPECT_EQ(course.kept, 0) << "the signal leaves no time";
 }
 
 TEST(NcclWatch, TheGraceCountsFromASignalBeforeTheLoss) {
@@ -162,6 +170,7 @@ TEST(NcclWatch, WaitsForAProgramThatUnwinds) {
     course.await_looks();
   }
   EXPECT_FALSE(course.has_ended());
+  EXPECT_EQ(course.kept, 0);
 }
 
 TEST(NcclWatch, ADestructorThatWaitsForTheDeviceHasAShortTime) {
@@ -172,11 +181,13 @@ TEST(NcclWatch, ADestructorThatWaitsForTheDeviceHasAShortTime) {
   watch.unwinding("a partner is lost");
   watch.unwinding("so are all others");
   EXPECT_EQ(course.end.get(), "rank 1 died: a partner is lost");
+  EXPECT_EQ(course.kept, 1);
 }
 
 TEST(NcclWatch, ABackendThatCannotBeAskedHasFailed) {
   Course course;
   NcclWatchQuestions questions = course.questions();
+  questions.keep_evidence = [](const std::string&) {};
   questions.fault = []() -> std::string { throw std::runtime_error("no answer"); };
   const NcclWatch watch(std::move(questions), kQuick);
   EXPECT_EQ(course.end.get(), "rank 1 died: no answer");

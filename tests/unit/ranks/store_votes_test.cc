@@ -36,6 +36,22 @@ class Votes : public testing::Test {
   std::vector<std::unique_ptr<StoreVotes>> votes_;
 };
 
+TEST_F(Votes, TellWhereTheyStand) {
+  const auto account = votes_[0]->account();
+  EXPECT_EQ(account(), "votes: none yet\n");
+  for (const std::int64_t step : {7, 9}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      votes_[static_cast<std::size_t>(rank)]->post(ballot_of({.step = step}, rank, 3));
+      if (rank == 0 && step == 9) {
+        EXPECT_EQ(account(), "votes: this rank's newest is number 1, at step 9, and it has no result yet\n");
+      }
+    }
+    for (const auto& vote : votes_) EXPECT_TRUE(vote->result(60s));
+  }
+  votes_[0].reset();
+  EXPECT_EQ(account(), "votes: this rank's newest is number 1, at step 9, and it has its result\n");
+}
+
 TEST_F(Votes, AllGetTheLargest) {
   for (std::int64_t round = 0; round < 20; ++round) {
     for (std::size_t rank = 0; rank < kRanks; ++rank) {

@@ -96,6 +96,8 @@ void NcclWatch::run() {
     lock.unlock();
     if (must_end(Clock::real().now())) {
       if (who.empty()) who = ask_.who();
+      // A process that was told to stop has no time for it, and its end has a reason.
+      if (!stopped_at_) ask_.keep_evidence(who + ": " + failure());
       ask_.end(who, failure());
       return;
     }

@@ -4,8 +4,9 @@
 //
 //   the training thread reaches a guard()   GroupError unwinds the program; the group's destructor aborts
 //                                           NCCL last and ends the watch
-//   it waits for the device                 end(): rank and remedy on standard error, exit code 75, within
-//                                           two seconds of the verdict unless a save is in flight
+//   it waits for the device                 evidence of the stall is kept (group_evidence.h), then end():
+//                                           rank and remedy on standard error, exit code 75, within two
+//                                           seconds of the verdict unless a save is in flight
 //
 // Errors: none are thrown. Threads: a thread of its own asks all questions; all members from any thread.
 #pragma once
@@ -45,6 +46,9 @@ struct NcclWatchQuestions {
   std::function<bool()> waits;         // a collective has begun and not ended
   std::function<bool()> saving;        // a save of this process is in flight
   std::function<bool()> told_to_stop;  // a signal has asked this process to stop
+  // Keeps what tells why the training hangs. Called once, before end(), unless this process was told to stop.
+  // Takes a second at most.
+  std::function<void(const std::string& why)> keep_evidence;
   // Gets who() and the failure. Returns only in tests.
   std::function<void(const std::string& who, const std::string& failure)> end;
 };

@@ -1,4 +1,4 @@
-#include "holdfast/cli/stall_evidence.h"
+#include "holdfast/store/stall_evidence.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,14 +16,14 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/gpu_processes.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/lookup.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/process_stacks.h"
 #include "holdfast/base/process_threads.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/cli/gpu_processes.h"
-#include "holdfast/cli/lookup.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_progress.h"
@@ -33,10 +33,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Together below 5 s: the tools, what comes after them, and two tries to write.
-constexpr Duration kForTools = 3s;
-constexpr Duration kForReading = 3500ms;
-constexpr Duration kForWriting = 700ms;
+// Shares of the limit, together below 1: the tools, what comes after them, and two tries to write.
+constexpr double kForTools = 0.6;
+constexpr double kForReading = 0.7;
+constexpr double kForWriting = 0.14;
+
+Duration share_of(Duration limit, double share) {
+  return std::chrono::duration_cast<Duration>(limit * share);
+}
+
 constexpr std::size_t kMostProcesses = 64;
 constexpr std::uint64_t kLedgerEnd = 8 << 10;  // the lines of the last minutes
 // One process of many must not take the room of the others.
@@ -100,7 +105,7 @@ std::string last_words_of(const std::filesystem::path& directory, AttemptNumber 
 // Those of many threads first: a trainer has more than the shells around it.
 std::vector<pid_t> by_threads(const std::vector<pid_t>& processes) {
   std::vector<std::pair<std::size_t, pid_t>> counted;
-  for (const pid_t process : processes) counted.emplace_back(count_threads(process), process);
+  for (const pid_t process : processes) counted.emplace_back(thread_ids(process).size(), process);
   std::stable_sort(counted.begin(), counted.end(),
                    [](const auto& one, const auto& other) { return one.first > other.first; });
   std::vector<pid_t> sorted;
@@ -145,7 +150,11 @@ std::string describe_processes(const std::vector<pid_t>& all, SteadyTime end) {
   if (processes.empty()) return text;
   // Before a tool stops them.
   std::vector<std::string> threads;
-  for (const pid_t process : processes) threads.push_back(ask_flight_recorder(process) + threads_of(process));
+  for (const pid_t process : processes) {
+    // This process is about to end, and c10d would not have the time.
+    const std::string asked = process == getpid() ? "" : ask_flight_recorder(process);
+    threads.push_back(asked + threads_of(process));
+  }
   const std::vector<std::string> stacks = stacks_of(processes, end, kMostOfStacks / processes.size());
   for (std::size_t i = 0; i < processes.size(); ++i) {
     text += "\n== process " + std::to_string(processes[i]) + ": " + command_of(processes[i]) + "\n";
@@ -175,10 +184,10 @@ std::string append(const std::filesystem::path& file, std::string text, int flag
 
 // Why it could not, or nothing.
 std::string append_in_time(const std::filesystem::path& file, const std::string& text, int flags,
-                           const std::function<void()>& meanwhile) {
+                           Duration limit, const std::function<void()>& meanwhile) {
   auto writing = begin_lookup<std::string>([file, text, flags] { return append(file, text, flags); });
   if (!writing) return "no thread can be made";
-  if (!await(writing, Clock::real().now() + kForWriting, meanwhile)) return "it does not answer";
+  if (!await(writing, Clock::real().now() + limit, meanwhile)) return "it does not answer";
   return writing->take();
 }
 
@@ -203,7 +212,7 @@ void find_run(Stall& stall) {
   }
 }
 
-void keep_stall_evidence(const Stall& stall, const std::function<void()>& meanwhile) {
+void keep_stall_evidence(const Stall& stall, const std::function<void()>& meanwhile, Duration limit) {
   const SteadyTime began = Clock::real().now();
   const bool known = !stall.directory.empty() && stall.attempt != 0;
   auto said = known ? begin_lookup<std::string>([directory = stall.directory, attempt = stall.attempt] {
@@ -211,22 +220,26 @@ void keep_stall_evidence(const Stall& stall, const std::function<void()>& meanwh
   })
                     : std::nullopt;
   auto gpus = begin_lookup<std::string>([] { return gpu_processes(); });
-  auto processes = begin_lookup<std::string>(
-      [all = stall.processes, end = began + kForTools] { return describe_processes(all, end); });
+  auto processes =
+      begin_lookup<std::string>([all = stall.processes, end = began + share_of(limit, kForTools)] {
+        return describe_processes(all, end);
+      });
   const auto part = [&](const char* name, std::optional<Lookup<std::string>>& looking) {
-    const bool answered = await(looking, began + kForReading, meanwhile);
+    const bool answered = await(looking, began + share_of(limit, kForReading), meanwhile);
     return std::string("\n= ") + name + "\n" + (answered ? looking->take() : "it does not answer\n");
   };
-  std::string text = "= holdfast " + stall.by + " ends this training: " + stall.why + "\n" +
+  std::string text = "= " + stall.by + " ends this training: " + stall.why + "\n" +
                      format_utc(Clock::real().wall_now()) + " on " + host_name() +
                      (stall.attempt != 0 ? ", attempt " + std::to_string(stall.attempt) : "") + "\n";
+  if (!stall.details.empty()) text += "\n= the ranks\n" + stall.details;
   if (known) text += part("the last records of the run", said);
   text += part("GPUs", gpus);
   text += part("processes", processes) + "\n";
+  const Duration to_write = share_of(limit, kForWriting);
   std::string why = "the run directory is not known";
   if (known) {
     const std::filesystem::path file = stall.directory / kAttemptsDirectory / stall_name(stall.attempt);
-    why = append_in_time(file, text, 0, meanwhile);
+    why = append_in_time(file, text, 0, to_write, meanwhile);
     if (why.empty()) return log_info("evidence of the stall is in {}", printable(file.native(), 4096));
     why = printable(file.native(), 4096) + ": " + why;
   }
@@ -234,7 +247,7 @@ void keep_stall_evidence(const Stall& stall, const std::function<void()>& meanwh
                                         ("holdfast-stall-" + std::to_string(getpid()) + "-" +
                                          std::to_string(began.time_since_epoch().count()) + ".txt");
   // A new file alone: others may write to this folder, too.
-  const std::string worse = append_in_time(instead, text, O_EXCL, meanwhile);
+  const std::string worse = append_in_time(instead, text, O_EXCL, to_write, meanwhile);
   if (worse.empty())
     return log_warning("evidence of the stall is in {} ({})", printable(instead.native()), why);
   log_warning("evidence of the stall is lost: {}; {}: {}", why, printable(instead.native()), worse);

@@ -1,11 +1,11 @@
-#include "holdfast/cli/gpu_processes.h"
+#include "holdfast/base/gpu_processes.h"
 
 #include <array>
 #include <vector>
 
+#include "holdfast/base/loaded_library.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/cli/loaded_library.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
