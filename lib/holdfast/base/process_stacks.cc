@@ -39,6 +39,7 @@ std::vector<std::string> words_for(const std::string& tool, pid_t process) {
 
 std::vector<char*> addresses_of(std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (std::string& text : texts) all.push_back(text.data());
   all.push_back(nullptr);
   return all;

@@ -69,6 +69,7 @@ std::vector<std::string> stall_files(Directory& run) {
     if (const auto attempt = parse_stall_name(entry.name)) attempts.insert(*attempt);
   }
   std::vector<std::string> files;
+  files.reserve(attempts.size());
   for (const AttemptNumber attempt : attempts) {
     files.push_back(std::string(kAttemptsDirectory) + "/" + stall_name(attempt));
   }

@@ -105,6 +105,7 @@ std::string last_words_of(const std::filesystem::path& directory, AttemptNumber 
 // Those of many threads first: a trainer has more than the shells around it.
 std::vector<pid_t> by_threads(const std::vector<pid_t>& processes) {
   std::vector<std::pair<std::size_t, pid_t>> counted;
+  counted.reserve(processes.size());
   for (const pid_t process : processes) counted.emplace_back(thread_ids(process).size(), process);
   std::stable_sort(counted.begin(), counted.end(),
                    [](const auto& one, const auto& other) { return one.first > other.first; });
@@ -150,6 +151,7 @@ std::string describe_processes(const std::vector<pid_t>& all, SteadyTime end) {
   if (processes.empty()) return text;
   // Before a tool stops them.
   std::vector<std::string> threads;
+  threads.reserve(processes.size());
   for (const pid_t process : processes) {
     // This process is about to end, and c10d would not have the time.
     const std::string asked = process == getpid() ? "" : ask_flight_recorder(process);
