@@ -96,6 +96,13 @@ std::shared_ptr<torch::nn::Module> with_frozen_trunk(int classes) {
   return net.ptr();
 }
 
+// Ends what the file system still does for the save before, so that no row pays for another.
+void settle(const std::filesystem::path& directory) {
+  const int folder = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY);
+  if (folder < 0 || ::syncfs(folder) != 0) throw IoError("sync", directory, errno);
+  ::close(folder);
+}
+
 // What any commit of one file costs here.
 double raw_commit(const std::filesystem::path& directory) {
   const std::string temporary = directory / "raw.new", name = directory / "raw";
@@ -133,7 +140,11 @@ int run(const std::filesystem::path& beneath, int repetitions, int classes) {
     runs.push_back(std::make_unique<FineTuning>(std::move(net), rows[i].options, directory));
   }
   for (int repetition = 0; repetition < repetitions; ++repetition) {
-    for (std::size_t i = 0; i < rows.size(); ++i) runs[i]->save(all[i]);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      settle(folder.path());
+      runs[i]->save(all[i]);
+    }
+    settle(folder.path());
     raw.push_back(raw_commit(folder.path()));
   }
   std::printf("ResNet-50, %d classes, frozen trunk, %d saves each\n", classes, repetitions);

@@ -82,8 +82,8 @@ struct Pulse::State {
   void give_sign() {
     store->set(keys[static_cast<std::size_t>(rank)], std::to_string(sign_of(++signs, standing, calls)));
   }
-  // By the constructor, not by a thread, which a busy machine may start late: a rank that met the others has then
-  // given a sign, so its silence counts at once. A store that fails here fails in beat() too, which tells it.
+  // By the constructor, not by a thread, which a busy machine may start late: a rank that met the others has
+  // then given a sign, so its silence counts at once. A store that fails here fails in beat(), too.
   void give_first_sign() noexcept {
     try {
       give_sign();
@@ -135,7 +135,7 @@ void Pulse::State::hear(const std::optional<std::string>& text) {
 
 void Pulse::State::beat() {
   try {
-    // Makes the keys that are missing, because get() requires them. A sign that another rank gave already stays.
+    // Makes the keys that are missing, because get() requires them. A sign that was given already stays.
     if (rank == 0) {
       for (const std::string& key : keys) store->add(key, 0);
     }

@@ -4,9 +4,9 @@
 //   void save(StateWriter& out) const;    // writes everything that the next step depends on
 //   void load(const StateReader& in);     // becomes exactly what save() saw
 //
-// save() runs inside after_step and must not change anything. load() runs once, after all checks have passed.
-// Names are local; TrainState puts "schedule." or, for tensors, "ema/" before them. Components that span
-// several ranks: docs/training_state.md.
+// save() runs inside after_step() and changes nothing. add() calls it once, too, to find names that clash: an
+// object that is not complete yet must throw there. load() runs once, after all checks have passed. Names are
+// local; TrainState puts "schedule." or "ema/" before them. Several ranks: docs/training_state.md.
 //
 // Errors: RefusedError, which names the missing or mistyped entry; load() needs no checks of its own.
 // Threads: the training thread. Writer and reader are valid only during the call.
