@@ -120,7 +120,7 @@ std::string frame_text(std::uintptr_t address, bool innermost) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): dladdr() takes any address
   if (dladdr(reinterpret_cast<const void*>(inside), &found) == 0 || found.dli_fname == nullptr) return "?";
   const std::string file = found.dli_fname;
-  const std::string where =
+  std::string where =
       file.substr(file.rfind('/') + 1) + hex_text(inside - reinterpret_cast<std::uintptr_t>(found.dli_fbase));
   if (found.dli_sname == nullptr) return where;
   int refused = 0;

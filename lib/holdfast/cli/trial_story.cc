@@ -24,16 +24,20 @@ std::string printed_after(const TrialLife& life, const TrialStep& step) {
   return life.output.substr(static_cast<std::size_t>(step.output));
 }
 
+constexpr std::int64_t kForm = std::numeric_limits<std::int64_t>::max();
+
 // A step after which a tensor or an attribute is not what it was.
 struct Change {
   std::int64_t step = 0;
-  std::int64_t stood_still = 0;  // steps before; the largest number if the form of the state changed
+  std::int64_t stood_still = 0;  // steps before; kForm if the form of the state changed
   std::string name;
 };
 
-// Of each tensor and attribute the change before which it had stood still longest; the longest first.
+std::string part_of(const std::string& name) { return name.substr(0, name.find_first_of("/.")); }
+
+// The first change of form of each part, in the order of steps. Then, of each tensor and attribute, the change
+// before which it had stood still longest; the longest first.
 std::vector<Change> notable_changes(const TrialLife& straight) {
-  constexpr std::int64_t kForm = std::numeric_limits<std::int64_t>::max();
   const std::int64_t first = straight.steps.front().step;
   std::map<std::string, TrialValue> known;
   std::map<std::string, Change> best;
@@ -49,11 +53,19 @@ std::vector<Change> notable_changes(const TrialLife& straight) {
     before = value;
   }
   std::vector<Change> changes;
+  std::map<std::string, Change> forms;  // of each part: its other changes of form would take all lives
   for (const auto& [name, change] : best) {
-    if (change.stood_still > 2) changes.push_back(change);
+    if (change.stood_still < kForm) {
+      if (change.stood_still > 2) changes.push_back(change);
+      continue;
+    }
+    Change& earliest = forms.try_emplace(part_of(name), change).first->second;
+    if (change.step < earliest.step) earliest = change;
   }
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const Change& a, const Change& b) { return a.stood_still > b.stood_still; });
+  for (const auto& [part, change] : forms) changes.push_back(change);
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return std::pair(-a.stood_still, a.step) < std::pair(-b.stood_still, b.step);
+  });
   return changes;
 }
 
@@ -76,6 +88,14 @@ class Moments {
     const bool known = std::any_of(moments_.begin(), moments_.end(),
                                    [&](const TrialMoment& other) { return other.save_at == save_at; });
     if (!known) add(name, save_at, save_at + 2);
+  }
+  // Between that step and the resumption before it, or the first step.
+  std::int64_t middle_before(std::int64_t step) const {
+    std::int64_t from = first_;
+    for (const TrialMoment& other : moments_) {
+      if (other.save_at < step) from = std::max(from, other.save_at);
+    }
+    return (from + step) / 2;
   }
   std::vector<TrialMoment> take() { return std::move(moments_); }
 
@@ -166,6 +186,10 @@ std::vector<TrialMoment> moments_of(const TrialLife& straight, std::size_t most)
   }
   for (const Change& change : notable_changes(straight)) {
     moments.add_new("right after a change of " + change.name, change.step);
+    // What only the steps before it need is read by no life that resumes after it.
+    if (change.stood_still == kForm) {
+      moments.add_new("before a change of " + change.name, moments.middle_before(change.step));
+    }
   }
   for (int i = 1; !moments.full() && i < 100; ++i) {
     moments.add_new("at another step", moments.at(std::fmod(i * kGoldenPart, 1.0)));

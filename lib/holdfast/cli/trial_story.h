@@ -27,7 +27,8 @@ struct TrialLife {
 };
 
 // `most` moments, fewer where the steps are too few: in the middle, right after a save, late, at an epoch's
-// end, then right after the state's form changed, or a value that had stood still for long, then any other.
+// end, then right after a part's form changed and before that, then right after a change of a value that had
+// stood still for long, then any other.
 // Needs at least 4 steps.
 std::vector<TrialMoment> moments_of(const TrialLife& straight, std::size_t most);
 
