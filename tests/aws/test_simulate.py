@@ -80,7 +80,9 @@ def test_the_default_strategy_costs_least(price_spread: float, life_spread: floa
     (other,) = STRATEGIES.keys() - {default}
     assert rows[default]["dollars"] < rows[other]["dollars"]
     if life_spread > 1:
-        assert rows[default]["interruptions"] > rows[other]["interruptions"], "the other has the deepest pools"
+        assert rows[default]["interruptions"] > rows[other]["interruptions"], (
+            "the other has the deepest pools"
+        )
 
 
 def test_strategies_choose_alike_where_prices_are_equal() -> None:

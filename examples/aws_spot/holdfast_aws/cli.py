@@ -15,6 +15,7 @@ from holdfast_aws import sweep_file
 from holdfast_aws.account import HUMAN, OK, USAGE, Account, Answer, CommandError
 from holdfast_aws.plan import OPEN_DRIVER_IMAGE, TYPES, LaunchPlan, UsageError
 from holdfast_aws.plan import check as check_plan
+from holdfast_aws.prices import EBS_PRICES
 
 Command = Callable[[Account, argparse.Namespace], Answer]
 
@@ -205,7 +206,8 @@ def _prices_option(parser: argparse.ArgumentParser) -> None:
         "--prices",
         metavar="FILE",
         default="",
-        help="on-demand prices that come before the kit's: lines of TYPE DOLLARS YYYY-MM-DD",
+        help="prices that come before the kit's: lines of NAME DOLLARS YYYY-MM-DD. A name is a type of machine, or "
+        f"{', '.join(EBS_PRICES)} (a month)",
     )
 
 
@@ -228,7 +230,10 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
         "--price-spread", type=float, default=1.5, help="the dearest pool to the cheapest (%(default)s)"
     )
     parser.add_argument(
-        "--life-spread", type=float, default=4, help="lives in the deepest pool to the shallowest (%(default)s)"
+        "--life-spread",
+        type=float,
+        default=4,
+        help="lives in the deepest pool to the shallowest (%(default)s)",
     )
 
 

@@ -285,7 +285,13 @@ def compare(given: Assumptions, lives: int, seed: int, fallback_minutes: int) ->
         *(_line(name, row) for name, row in strategies.items()),
         "LOST: interruptions of a training. Nothing was measured: the same options print the same table.",
     ]
-    data = {"assumptions": given.__dict__, "lives": lives, "seed": seed, "modes": rows, "strategies": strategies}
+    data = {
+        "assumptions": given.__dict__,
+        "lives": lives,
+        "seed": seed,
+        "modes": rows,
+        "strategies": strategies,
+    }
     return Answer({**data, "worth_of_no_interruption": worth}, lines)
 
 
