@@ -1,7 +1,7 @@
 // What a replay buffer of 213 MB costs a save (docs/large_buffers.md): saved whole, a fifth of it filled, and
 // in a mapped file beside the run.
 //
-//   build/release/bin/bench_large_buffers DIRECTORY [SAVES]
+//   build/release/bin/bench_large_buffers --directory DIR [--saves N]
 //
 // Between two saves 1,000 rows are written. Prints for each way the size of a checkpoint and medians: how long
 // the training waits for a save, and how long until it is durable. Needs 1 GB of memory and of disk.
@@ -11,9 +11,9 @@
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -140,10 +140,18 @@ int bench(const std::filesystem::path& directory, int saves) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int saves = argc > 2 ? std::atoi(argv[2]) : 9;
-  if (argc < 2 || saves < 1) {
-    std::fprintf(stderr, "usage: bench_large_buffers DIRECTORY [SAVES]\n");
-    return 64;
+  CLI::App app(
+      "What a replay buffer of 213 MB costs a save: saved whole, a fifth of it filled, in a mapped file");
+  std::string directory;
+  int saves = 9;
+  app.add_option("--directory", directory, "where the runs write 1 GB")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--saves", saves, "of each way")->capture_default_str()->check(CLI::Range(1, 10'000));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(holdfast::ExitCode::usage);
   }
-  return holdfast::run([&] { return bench(argv[1], saves); });
+  return holdfast::run([&] { return bench(directory, saves); });
 }

@@ -15,6 +15,7 @@ from account_lab import Lab
 from holdfast_aws import checks, launch, look, rehearse, steer, tidy
 from holdfast_aws.account import Account, CommandError
 from holdfast_aws.cli import main
+from holdfast_aws.prices import PRICES, Price
 from holdfast_aws.registers import parse
 
 
@@ -340,12 +341,16 @@ def test_status_counts_what_lies_in_ebs(lab: Lab, monkeypatch: pytest.MonkeyPatc
         "snapshots": 2,
         "usd_so_far": 1.4,
         "usd_a_month": 14.0,
+        "prices_of": "2024-12-31",
     }
+    mine = {**PRICES, "gp3-gib": Price(0.1, "2026-11-28")}
+    assert look.kept(lab.another(), [volume], [], mine)["usd_a_month"] == 10.0
     launch.up(lab.account, lab.plan())
     assert not any("snapshot(s)" in line for line in look.status(lab.another(), "r1").lines)
     make_volume(lab, 1)
     (line,) = (line for line in look.status(lab.another(), "r1").lines if "snapshot(s)" in line)
     assert "1 volume(s), 0 snapshot(s): at most about $" in line
+    assert "by prices of 2024-12-31, us-east-1 (--prices FILE)" in line
 
 
 def test_status_counts_money(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

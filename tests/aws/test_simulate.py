@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast_aws import simulate
-from holdfast_aws.simulate import Assumptions, BrokenRuleError, Mersenne64, compare, life_minutes
+from holdfast_aws.plan import LaunchPlan
+from holdfast_aws.simulate import STRATEGIES, Assumptions, BrokenRuleError, Mersenne64, compare, life_minutes
 
 
 def test_draws_what_cpp_draws() -> None:
@@ -69,3 +70,21 @@ def test_a_pool_without_interruptions_is_worth_little_more() -> None:
     assert any(f"at most {worth:.0%} dearer" in line for line in answer.lines)
     harder = compare(Assumptions(lost=6), 40, 1, 20).data["worth_of_no_interruption"]
     assert harder > worth
+
+
+@pytest.mark.parametrize(("price_spread", "life_spread"), [(1.1, 1), (1.1, 16), (1.5, 4)])
+def test_the_default_strategy_costs_least(price_spread: float, life_spread: float) -> None:
+    given = Assumptions(work_hours=12, price_spread=price_spread, life_spread=life_spread)
+    rows = compare(given, 40, 1, 20).data["strategies"]
+    default = LaunchPlan("", ()).strategy
+    (other,) = STRATEGIES.keys() - {default}
+    assert rows[default]["dollars"] < rows[other]["dollars"]
+    if life_spread > 1:
+        assert rows[default]["interruptions"] > rows[other]["interruptions"], (
+            "the other has the deepest pools"
+        )
+
+
+def test_strategies_choose_alike_where_prices_are_equal() -> None:
+    rows = compare(Assumptions(work_hours=6, price_spread=1), 5, 1, 20).data["strategies"]
+    assert rows["price-capacity-optimized"] == rows["capacity-optimized"]

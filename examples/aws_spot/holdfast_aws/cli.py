@@ -15,6 +15,7 @@ from holdfast_aws import sweep_file
 from holdfast_aws.account import HUMAN, OK, USAGE, Account, Answer, CommandError
 from holdfast_aws.plan import OPEN_DRIVER_IMAGE, TYPES, LaunchPlan, UsageError
 from holdfast_aws.plan import check as check_plan
+from holdfast_aws.prices import EBS_PRICES
 
 Command = Callable[[Account, argparse.Namespace], Answer]
 
@@ -150,7 +151,12 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rebalance", action="store_true", help="launch before the loss; the waiting one costs"
     )
-    parser.add_argument("--strategy", default=default.strategy)
+    parser.add_argument(
+        "--strategy",
+        default=default.strategy,
+        help="which spot pool: price-capacity-optimized, cheap among the deep ones; capacity-optimized, the deepest "
+        "at any price (%(default)s; simulate compares them)",
+    )
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--shared", default="", help="file system of --nodes, such as fs-1.fsx…@tcp:/x")
     parser.add_argument(
@@ -200,7 +206,8 @@ def _prices_option(parser: argparse.ArgumentParser) -> None:
         "--prices",
         metavar="FILE",
         default="",
-        help="on-demand prices that come before the kit's: lines of TYPE DOLLARS YYYY-MM-DD",
+        help="prices that come before the kit's: lines of NAME DOLLARS YYYY-MM-DD. A name is a type of machine, or "
+        f"{', '.join(EBS_PRICES)} (a month)",
     )
 
 
@@ -219,6 +226,15 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drought-hours", type=float, default=8, help="the longest")
     parser.add_argument("--missed", type=float, default=0.05, help="share of losses without a notice")
     parser.add_argument("--zones", type=int, default=3)
+    parser.add_argument(
+        "--price-spread", type=float, default=1.5, help="the dearest pool to the cheapest (%(default)s)"
+    )
+    parser.add_argument(
+        "--life-spread",
+        type=float,
+        default=4,
+        help="lives in the deepest pool to the shallowest (%(default)s)",
+    )
 
 
 # Commands. Imports are here so that --help is quick.
@@ -322,6 +338,8 @@ def _simulate(account: Account, options: argparse.Namespace) -> Answer:
         raise UsageError(
             "simulate: --draw, --zones, --hours (1000 at most) and --fallback-minutes are above 0"
         )
+    if not 1 <= options.price_spread <= 100 or not 1 <= options.life_spread <= 100:
+        raise UsageError("simulate: --price-spread and --life-spread are 1 to 100")
     prices = with_file(options.prices)
     if options.on_demand_price is None and options.type not in prices:
         raise UsageError(
@@ -337,5 +355,7 @@ def _simulate(account: Account, options: argparse.Namespace) -> Answer:
         drought=options.drought,
         drought_hours=options.drought_hours,
         zones=options.zones,
+        price_spread=options.price_spread,
+        life_spread=options.life_spread,
     )
     return compare(given, options.draw, options.seed, options.fallback_minutes)

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast_aws.account import HUMAN, LATER, OK, Account, Answer, CommandError
 from holdfast_aws.beacon import MARK
 from holdfast_aws.plan import on_demand_group
-from holdfast_aws.prices import HOURS_A_MONTH, PRICES, Price, spot_price, volume_month
+from holdfast_aws.prices import EBS_PRICES, HOURS_A_MONTH, PRICES, Price, spot_price, volume_month
 from holdfast_aws.registers import UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
@@ -259,6 +259,7 @@ def kept(
         "snapshots": len(snapshots),
         "usd_so_far": round(sum(price * age for price, age in months), 2),
         "usd_a_month": round(sum(price for price, _ in months), 2),
+        "prices_of": min(prices[name].date for name in EBS_PRICES),
     }
 
 
@@ -299,7 +300,8 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
     if ebs["volumes"] or ebs["snapshots"]:
         lines.append(
             f"  kept      {ebs['volumes']} volume(s), {ebs['snapshots']} snapshot(s): at most about "
-            f"${ebs['usd_so_far']:.2f} so far, ${ebs['usd_a_month']:.2f} a month; hf-aws gc {data['run']} tells of what"
+            f"${ebs['usd_so_far']:.2f} so far, ${ebs['usd_a_month']:.2f} a month, by prices of {ebs['prices_of']}, "
+            f"us-east-1 (--prices FILE); hf-aws gc {data['run']} tells of what"
         )
     return lines
 

@@ -46,6 +46,7 @@ PRICES = {
     "gp3-throughput": Price(0.04, "2024-12-31"),  # a MiB/s above 125
     "snapshot-gib": Price(0.05, "2024-12-31"),
 }
+EBS_PRICES = ("gp3-gib", "gp3-iops", "gp3-throughput", "snapshot-gib")
 HOURS_A_MONTH = 730
 
 

@@ -9,7 +9,8 @@ trained on although spot had one for longer than SPOT_IS_BACK_MINUTES and a hand
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from holdfast_aws.account import Answer
 from holdfast_aws.template import HOOK_SECONDS, SPOT_IS_BACK_MINUTES
@@ -66,8 +67,30 @@ def life_minutes(share: float) -> float:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Of spot machines: one type in one zone."""
+
+    price: float = 1  # times Assumptions.spot_price
+    life: float = 1  # times life_minutes()
+
+
+STRATEGIES: dict[str, Callable[[Sequence[Pool]], Pool]] = {
+    # The half of the pools with the most spare capacity, and the cheapest of these.
+    "price-capacity-optimized": lambda pools: min(
+        sorted(pools, key=lambda one: -one.life)[: (len(pools) + 1) // 2], key=lambda one: one.price
+    ),
+    # The most spare capacity, at any price.
+    "capacity-optimized": lambda pools: max(pools, key=lambda one: one.life),
+}
+
+
+@dataclass(frozen=True)
 class Assumptions:
     work_hours: float = 24.0
+    strategy: str = ""  # of STRATEGIES; "": there is one pool
+    pools: int = 6  # drawn anew for each machine, because prices and capacity change
+    price_spread: float = 1.5  # the dearest pool costs so many times what the cheapest costs
+    life_spread: float = 4.0  # in the deepest pool a machine lives so many times as long as in the shallowest
     fallback_minutes: int | None = None  # None: spot only; -1: on-demand only
     spot_price: float = 0.40  # dollars an hour
     on_demand_price: float = 1.006
@@ -86,6 +109,7 @@ class Machine:
     boots_at: int
     ends_at: float = math.inf  # a spot machine's life; else when its hook lets it go
     leaving: bool = False
+    price: float = 1  # times the assumed one
 
 
 @dataclass
@@ -135,7 +159,7 @@ def simulate(seed: int, given: Assumptions) -> Outcome:
         for machine in (cloud.spot, cloud.on_demand):
             if machine is not None:
                 price = given.spot_price if machine.kind == "spot" else given.on_demand_price
-                outcome.dollars += price / 60
+                outcome.dollars += price * machine.price / 60
                 outcome.spot_hours += (machine.kind == "spot") / 60
                 outcome.on_demand_hours += (machine.kind != "spot") / 60
         if cloud.holder is not None and minute >= cloud.trains_from and not cloud.holder.leaving:
@@ -160,10 +184,21 @@ def _spot(cloud: Cloud, given: Assumptions, outcome: Outcome, minute: int) -> No
         cloud.spot = None
         cloud.spot_possible_at = minute + 1 + _drought(cloud, given)
     if cloud.spot is None and minute >= cloud.spot_possible_at:
-        life = life_minutes(cloud.random.share())
+        pool = _pool(cloud.random, given)
+        life = life_minutes(cloud.random.share()) * pool.life
         zone = cloud.random() % given.zones
-        cloud.spot = Machine("spot", zone, minute, minute + max(1.0, life))
+        cloud.spot = Machine("spot", zone, minute, minute + max(1.0, life), price=pool.price)
     cloud.in_service.append(1 if cloud.spot is not None and minute > cloud.spot.boots_at else 0)
+
+
+def _pool(random: Mersenne64, given: Assumptions) -> Pool:
+    if not given.strategy:
+        return Pool()
+    pools = [
+        Pool(1 + (given.price_spread - 1) * random.share(), math.pow(given.life_spread, random.share() - 0.5))
+        for _ in range(given.pools)
+    ]
+    return STRATEGIES[given.strategy](pools)
 
 
 def _drought(cloud: Cloud, given: Assumptions) -> int:
@@ -229,39 +264,53 @@ MODES = {"spot": None, "spot with fallback": 20, "on-demand": -1}
 
 
 def compare(given: Assumptions, lives: int, seed: int, fallback_minutes: int) -> Answer:
-    """Each mode over as many trainings; the same seeds for all."""
+    """Each mode, and spot by each strategy, over as many trainings; the same seeds for all."""
     rows = {}
     for mode, fallback in MODES.items():
         minutes = fallback_minutes if fallback and fallback > 0 else fallback
-        chosen = Assumptions(**{**given.__dict__, "fallback_minutes": minutes})
-        done = [simulate(seed + number, chosen) for number in range(lives)]
-        hours = sorted(one.hours for one in done)
-        rows[mode] = {
-            "dollars": sum(one.dollars for one in done) / lives,
-            "hours": sum(hours) / lives,
-            "hours_p95": hours[(lives - 1) * 95 // 100],
-            "spot_hours": sum(one.spot_hours for one in done) / lives,
-            "on_demand_hours": sum(one.on_demand_hours for one in done) / lives,
-            "interruptions": sum(one.interruptions for one in done) / lives,
-            "moves": sum(one.moves for one in done) / lives,
-        }
+        rows[mode] = _row(replace(given, fallback_minutes=minutes), lives, seed)
+    strategies = {
+        name: _row(replace(given, fallback_minutes=None, strategy=name), lives, seed) for name in STRATEGIES
+    }
+    # What interruptions cost of spot's hours. A pool without any is worth that much more, and no more.
+    worth = rows["spot"]["spot_hours"] / rows["on-demand"]["on_demand_hours"] - 1
     lines = [
         f"{lives} trainings of {given.work_hours:g} h of steps each (seed {seed}); spot ${given.spot_price}/h, "
         f"on-demand ${given.on_demand_price}/h, fallback after {fallback_minutes} min",
-        f"{'':20}{'MONEY':>10}{'HOURS':>9}{'P95':>9}{'SPOT h':>9}{'OD h':>9}{'LOST':>7}{'MOVES':>7}",
+        f"{'':26}{'MONEY':>10}{'HOURS':>9}{'P95':>9}{'SPOT h':>9}{'OD h':>9}{'LOST':>7}{'MOVES':>7}",
+        *(_line(mode, row) for mode, row in rows.items()),
+        f"A spot pool that is never interrupted pays off while it is at most {worth:.0%} dearer (--strategy).",
+        f"Spot from {given.pools} pools, the dearest up to {given.price_spread:g} times as dear, the deepest up to "
+        f"{given.life_spread:g} times as long-lived:",
+        *(_line(name, row) for name, row in strategies.items()),
+        "LOST: interruptions of a training. Nothing was measured: the same options print the same table.",
     ]
-    for mode, row in rows.items():
-        lines.append(
-            f"{mode:20}{row['dollars']:>9.2f}${row['hours']:>8.1f}{row['hours_p95']:>9.1f}{row['spot_hours']:>9.1f}"
-            f"{row['on_demand_hours']:>9.1f}{row['interruptions']:>7.1f}{row['moves']:>7.1f}"
-        )
-    # What interruptions cost of spot's hours. A pool without any is worth that much more, and no more.
-    worth = rows["spot"]["spot_hours"] / rows["on-demand"]["on_demand_hours"] - 1
-    lines.append(
-        f"A spot pool that is never interrupted pays off while it is at most {worth:.0%} dearer (--strategy)."
-    )
-    lines.append(
-        "LOST: interruptions of a training. Nothing was measured: the same options print the same table."
-    )
-    data = {"assumptions": given.__dict__, "lives": lives, "seed": seed, "modes": rows}
+    data = {
+        "assumptions": given.__dict__,
+        "lives": lives,
+        "seed": seed,
+        "modes": rows,
+        "strategies": strategies,
+    }
     return Answer({**data, "worth_of_no_interruption": worth}, lines)
+
+
+def _row(given: Assumptions, lives: int, seed: int) -> dict[str, float]:
+    done = [simulate(seed + number, given) for number in range(lives)]
+    hours = sorted(one.hours for one in done)
+    return {
+        "dollars": sum(one.dollars for one in done) / lives,
+        "hours": sum(hours) / lives,
+        "hours_p95": hours[(lives - 1) * 95 // 100],
+        "spot_hours": sum(one.spot_hours for one in done) / lives,
+        "on_demand_hours": sum(one.on_demand_hours for one in done) / lives,
+        "interruptions": sum(one.interruptions for one in done) / lives,
+        "moves": sum(one.moves for one in done) / lives,
+    }
+
+
+def _line(name: str, row: dict[str, float]) -> str:
+    return (
+        f"{name:26}{row['dollars']:>9.2f}${row['hours']:>8.1f}{row['hours_p95']:>9.1f}{row['spot_hours']:>9.1f}"
+        f"{row['on_demand_hours']:>9.1f}{row['interruptions']:>7.1f}{row['moves']:>7.1f}"
+    )
