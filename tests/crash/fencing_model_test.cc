@@ -116,6 +116,33 @@ TEST(FencingModel, HoldsForEveryChoiceOfALife) {
   }
 }
 
+// Standbys wait for the end of the attempt that holds the run; each attempt may hand over before each save.
+TEST(FencingModel, WithStandbys) {
+  const auto request = [](int standbys, int saves, Power power) {
+    return Request{.rule = {.forgets_claims = true},
+                   .attempts = attempts(),
+                   .lives = {.saves = saves, .standbys = standbys},
+                   .power = power};
+  };
+  for (const Power power : {Power::one_machine, Power::machines_of_own}) {
+    holds(request(attempts() - 1, 2, power));
+    if (nightly()) holds(request(1, 2, power));
+  }
+  holds(request(1, 1, Power::machines_of_own));
+}
+
+// Whoever says so, and whenever: the holder may live on.
+TEST(FencingModel, WithAStandbyThatTakesSilenceForAnEnd) {
+  const auto request = [](int attempts, int saves) {
+    return Request{.rule = {.forgets_claims = true},
+                   .attempts = attempts,
+                   .lives = {.saves = saves, .standbys = attempts - 1, .silence = true},
+                   .power = Power::machines_of_own};
+  };
+  holds(request(2, 2));
+  if (nightly()) holds(request(3, 1));
+}
+
 // Where the rule ends: a volume that takes back what other machines have seen already. An unlink of one
 // attempt is seen by a third, is lost with its machine, and the first goes on with the file.
 TEST(FencingModel, NotOnAVolumeThatTakesBackWhatOthersHaveSeen) {
@@ -150,7 +177,7 @@ TEST_P(BrokenFence, IsFound) {
   std::printf("  %s: %s, after %zu steps", variant.name, name_of(shortest.violation), shortest.trace.size());
   if (variant.loses > 0 && variant.first != Violation::lost && variant.loses <= attempts()) {
     request.attempts = variant.loses;
-    request.only_lost = true;
+    request.only = Violation::lost;
     const Result lost = search(request);
     EXPECT_EQ(lost.violation, Violation::lost) << text_of(lost);
     std::printf("; an acknowledged step is lost after %zu, by %d attempts", lost.trace.size(), variant.loses);
@@ -179,5 +206,50 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"TheFsyncOfTheFile", {.sync_file = false}, Violation::lost},
         Variant{"TheFsyncOfTheDirectory", {.sync_rename = false}, Violation::lost}),
     [](const testing::TestParamInfo<Variant>& info) { return std::string(info.param.name); });
+
+// A part of what a standby does left out, or the part of the fence that a hand-over leans on.
+struct StandbyVariant {
+  const char* name;
+  Rule rule;
+  Violation first;
+  fencing::Lives lives = {.saves = 1, .standbys = 1};
+  Violation only = Violation::none;
+};
+void PrintTo(const StandbyVariant& variant, std::ostream* out) { *out << variant.name; }
+
+class BrokenFenceOfAStandby : public testing::TestWithParam<StandbyVariant> {};
+
+TEST_P(BrokenFenceOfAStandby, IsFound) {
+  const StandbyVariant& variant = GetParam();
+  ++Tally::variants;
+  const Result result = search({.rule = variant.rule,
+                                .attempts = 1 + variant.lives.standbys,
+                                .lives = variant.lives,
+                                .power = Power::machines_of_own,
+                                .only = variant.only});
+  EXPECT_EQ(result.violation, variant.first) << text_of(result);
+  std::printf("  %s: %s, after %zu steps\n", variant.name, name_of(result.violation), result.trace.size());
+  Tally::failing += HasFailure() ? 0 : 1;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Without, BrokenFenceOfAStandby,
+    testing::Values(StandbyVariant{"WaitingForAnEnd", {.waits_for_an_end = false}, Violation::early},
+                    StandbyVariant{"TheListAfterTheWait", {.lists_after_the_wait = false}, Violation::lost},
+                    // Two saw the end, and the slower one ends the quicker one.
+                    StandbyVariant{"TheNumberAfterTheEnd",
+                                   {.claims_what_it_saw = false},
+                                   Violation::early,
+                                   {.saves = 1, .standbys = 2}},
+                    StandbyVariant{"TheExclusiveClaimOfTwo",
+                                   {.exclusive_claim = false},
+                                   Violation::lost,
+                                   {.saves = 1, .standbys = 2}},
+                    StandbyVariant{"TheLooksOfAHolderThatComesBack",
+                                   {.looks = Looks::never},
+                                   Violation::behind,
+                                   {.saves = 1, .standbys = 1, .silence = true},
+                                   Violation::behind}),
+    [](const testing::TestParamInfo<StandbyVariant>& info) { return std::string(info.param.name); });
 
 }}  // namespace holdfast::test

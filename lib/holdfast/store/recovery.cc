@@ -144,12 +144,11 @@ std::optional<Selection> Recovery::newest_good(Directory& run, Directory* attemp
   }
   // Nothing reads well. The volume may be sick, and a fresh start would hide its checkpoints.
   if (refused) throw *refused;
-  if (!options_.allow_fresh) refuse_unless_fresh(run, attempts, selection.skipped);
+  if (!options_.allow_fresh && !is_fresh(run, attempts, selection.skipped)) return std::nullopt;
   return selection;
 }
 
-void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
-                                   const std::vector<Skipped>& skipped) const {
+bool Recovery::is_fresh(Directory& run, Directory* attempts, const std::vector<Skipped>& skipped) const {
   std::string held;
   for (const Skipped& file : skipped) held += (held.empty() ? "" : "; ") + file.name + ": " + file.reason;
   for (const DirectoryEntry& entry : run.list()) {
@@ -159,7 +158,9 @@ void Recovery::refuse_unless_fresh(Directory& run, Directory* attempts,
   }
   if (held.empty()) {
     const auto recorded = recorded_commit(run, attempts);
-    if (!recorded) return;
+    if (!recorded) return true;
+    // Another attempt made the run's first commit after the list.
+    if (!candidates_in(run).empty()) return false;
     held = *recorded + ", but the file is gone";
   }
   throw RefusedError(

@@ -64,7 +64,8 @@ class Recovery {
   Selection newest_of_all(Directory& run, Directory* attempts);
   bool newest_has_grown(Directory& run);
   Selection chosen(Directory& run);
-  void refuse_unless_fresh(Directory& run, Directory* attempts, const std::vector<Skipped>& skipped) const;
+  // False: list again. Throws RefusedError if the run has held something.
+  bool is_fresh(Directory& run, Directory* attempts, const std::vector<Skipped>& skipped) const;
 
   const StoreOptions& options_;
   Verifier& verifier_;

@@ -54,21 +54,30 @@ bool nothing_lost(const World& world, bool with_a_past) {
 
 // An attempt alone on the volume gets through.
 bool gets_through(World world, int attempt, const Rule& rule, const Lives& lives) {
-  while (!is_end(world.attempt(attempt).step)) {
-    if (take_step(world, attempt, 0, rule, lives) != Violation::none) return false;
+  constexpr int kMostSteps = 200;  // a standby that waits for ever does not get through
+  const Attempt& self = world.attempt(attempt);
+  for (int steps = 0; !is_end(self.step); ++steps) {
+    if (steps == kMostSteps || take_step(world, attempt, 0, rule, lives) != Violation::none) return false;
   }
-  return world.attempt(attempt).saves == lives.saves;
+  return self.saves == lives.saves || self.said_end != 0;
 }
 
-// One that is still to begin can always go on; where all have begun, the one with the newest claim.
+// One that is still to begin can always go on; where all have begun, the one with the newest claim; and where
+// that one has recorded its end, one that stands by.
 bool one_goes_on(const World& world, const Rule& rule, const Lives& lives) {
   int newest = -1;
+  int unborn = -1;
+  int standby = -1;
   for (int i = 0; i < kAttempts; ++i) {
     const Attempt& attempt = world.attempt(i);
-    if (attempt.step == Step::preflight) return gets_through(world, i, rule, lives);
+    if (attempt.step == Step::preflight) unborn = i;
+    if (attempt.step == Step::stand_by) standby = i;
     const bool claimed = world.present(claim_of(i));
     if (claimed && (newest < 0 || attempt.number > world.attempt(newest).number)) newest = i;
   }
+  const bool ended = newest >= 0 && world.attempt(newest).said_end != 0;
+  if (ended && standby >= 0 && !gets_through(world, standby, rule, lives)) return false;
+  if (unborn >= 0) return gets_through(world, unborn, rule, lives);
   // Over, and no other is left within the bounds.
   if (newest < 0 || world.attempt(newest).step >= Step::remove_abandoned) return true;
   return gets_through(world, newest, rule, lives);
@@ -87,6 +96,7 @@ const char* name_of(Violation violation) {
                                                     "behind: acknowledged after a newer attempt listed",
                                                     "stray: a name after a newer attempt listed",
                                                     "touched: what a newer attempt wrote or grew from",
+                                                    "early: a standby claims where nobody's end is recorded",
                                                     "stuck: no attempt goes on"};
   return kNamesOfViolations[static_cast<std::size_t>(violation)];
 }

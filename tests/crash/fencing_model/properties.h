@@ -25,6 +25,8 @@ enum class Violation : std::uint8_t {
   // An older attempt deletes or overwrites what a newer one wrote or grew from. (But the older start that a
   // user chose may be what retention was about to delete.)
   touched,
+  // A standby supersedes an attempt that has recorded no end, though silence is no end.
+  early,
   // Superseded without a newer claim; or an attempt that nobody disturbs, the newest one or a new one, does
   // not get through its recovery and its commits.
   stuck,
@@ -35,6 +37,10 @@ const char* name_of(Violation violation);
 struct Lives {
   int saves = kSaves;    // of each
   bool choices = false;  // a start may be the one before the newest (--resume-from)
+  // So many, the last ones, stand by until the attempt that holds the run records its end. Then each attempt
+  // may be interrupted before each of its saves, and is after the last.
+  int standbys = 0;
+  bool silence = false;  // a standby may take over at any time: --takeover-after, or `holdfast takeover`
 };
 
 // `lost` and `stuck` are properties of a world as it stands; the others, of a step.

@@ -23,6 +23,10 @@ struct Rule {
   bool sync_file = true;
   bool sync_rename = true;
   bool forgets_claims = false;  // of all older attempts, once recovered: fewer stay than in any run
+  // Of a standby (docs/standby.md).
+  bool waits_for_an_end = true;      // of the attempt that holds the run
+  bool claims_what_it_saw = true;    // the number after that end, or nothing
+  bool lists_after_the_wait = true;  // otherwise it begins with what it read while it waited
   // Not of the rule, but of the volume: renameat2 or link+unlink; and whether others see an operation only
   // when its machine can no longer take it back.
   bool rename_in_one = true;

@@ -76,7 +76,8 @@ class Search {
 };
 
 Result Search::run() {
-  visit(beginning(request_.with_a_past), kNobody, {}, Violation::none);
+  visit(beginning(request_.with_a_past, request_.attempts - request_.lives.standbys, request_.lives.standbys),
+        kNobody, {}, Violation::none);
   std::uint32_t next = 0;
   while (next < nodes_.size() && nodes_.size() < request_.most && result_.violation == Violation::none) {
     expand(next++);
@@ -88,7 +89,7 @@ Result Search::run() {
 
 bool Search::visit(const World& world, std::uint32_t parent, Action action, Violation violation) {
   if (result_.violation != Violation::none) return false;
-  if (request_.only_lost && violation != Violation::lost) violation = Violation::none;
+  if (request_.only != Violation::none && violation != request_.only) violation = Violation::none;
   ++result_.transitions;
   const std::uint64_t hash = hash_of(world);
   const std::size_t mask = slots_.size() - 1;
@@ -106,7 +107,7 @@ bool Search::visit(const World& world, std::uint32_t parent, Action action, Viol
   if (std::any_of(world.attempts.begin(), world.attempts.end(), is_done)) ++result_.completed;
   if (violation == Violation::none)
     violation = check(world, request_.with_a_past, request_.rule, request_.lives);
-  if (violation == Violation::lost || (violation != Violation::none && !request_.only_lost)) {
+  if (violation != Violation::none && (request_.only == Violation::none || violation == request_.only)) {
     result_.violation = violation;
     result_.trace = trace_to(static_cast<std::uint32_t>(nodes_.size() - 1));
   }
@@ -127,11 +128,15 @@ void Search::grow() {
 
 void Search::expand(std::uint32_t at) {
   const World world = nodes_[at].world;
-  bool unborn = false;  // those before their first step are all the same: one goes for all
+  // Those before their first step are all the same: one goes for all. So are those that stand by.
+  bool unborn = false;
+  bool standby = false;
   for (int i = 0; i < request_.attempts; ++i) {
     const Step step = world.attempt(i).step;
     if (step == Step::preflight && std::exchange(unborn, true)) continue;
-    for (int way = 0; !is_end(step) && way < ways(world, i, request_.lives); ++way) {
+    const bool waits = step == Step::stand_by && world.attempt(i).at_hand == kNoFile;
+    if (waits && std::exchange(standby, true)) continue;
+    for (int way = 0; !is_end(step) && way < ways(world, i, request_.rule, request_.lives); ++way) {
       World next = world;
       const Violation violation = take_step(next, i, way, request_.rule, request_.lives);
       visit(next, at, {.attempt = static_cast<std::uint32_t>(i) & 3U, .kind = Action::kStep, .lost = 0},
@@ -159,7 +164,7 @@ void Search::cut(const World& world, std::uint32_t at, int first, int last) {
   unsigned open = 0;
   for (int i = first; i <= last; ++i) {
     open |= world.open_operations(i);
-    if (world.attempt(i).step != Step::preflight) dead.cut(i);
+    if (!is_unborn(world.attempt(i).step)) dead.cut(i);
   }
   for (unsigned lost = open; lost != 0; lost = (lost - 1) & open) {
     World next = dead;

@@ -26,8 +26,8 @@ struct Request {
   int attempts = kAttempts;
   Lives lives = {};
   Power power = Power::one_machine;
-  bool only_lost = false;           // passes over every violation but that one
-  std::uint64_t most = UINT64_MAX;  // states
+  Violation only = Violation::none;  // passes over every violation but that one; none: over none
+  std::uint64_t most = UINT64_MAX;   // states
 };
 
 struct Result {

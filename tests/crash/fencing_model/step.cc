@@ -7,6 +7,8 @@
 namespace holdfast::test::fencing {
 namespace {
 
+constexpr int kNoNumber = 16;  // above all
+
 // The attempt whose step it is, with what every step needs.
 class Program {
  public:
@@ -24,6 +26,8 @@ class Program {
 
   int highest_in_run() const;
   int highest_claim(bool that_counts) const;
+  const Attempt* holder(int below) const;
+  void after_last_save();
   Violation supersede();
   Violation look(Step next);
   void list();
@@ -31,7 +35,11 @@ class Program {
   Violation acknowledge();
   Violation replace_state();
   Violation unlink_next(Step more, Step finished);
-  void create_claim();
+  void stand_by();
+  void await_end();
+  bool claims_what_it_saw() const { return self_.standby != 0 && rule_.claims_what_it_saw; }
+  void stand_by_again();
+  Violation create_claim();
   void forget_list();
   void sweep_list();
   void retention_list();
@@ -70,6 +78,40 @@ int Program::highest_claim(bool that_counts) const {
   return highest;
 }
 
+// Whose claim is the highest of those below that number; nullptr: nobody's.
+const Attempt* Program::holder(int below) const {
+  const Attempt* holder = nullptr;
+  for (int i = 0; i < kAttempts; ++i) {
+    const Attempt& attempt = world_.attempt(i);
+    if (!world_.present(claim_of(i)) || attempt.number >= below) continue;
+    if (holder == nullptr || attempt.number > holder->number) holder = &attempt;
+  }
+  return holder;
+}
+
+// What it has at hand decides nothing if it lists again, so only the variant that does not keeps it in mind.
+void Program::stand_by() {
+  if (way_ != 0) {
+    self_.at_hand = static_cast<std::uint8_t>(newest(world_, is_present));
+    return;
+  }
+  const int highest = std::max(highest_in_run(), highest_claim(false));
+  self_.number = static_cast<std::uint8_t>(1 + highest) & 0xfU;
+  go(Step::await_end);
+}
+
+void Program::await_end() {
+  const Attempt* const holds = holder(kNoNumber);
+  const bool ended = holds != nullptr && holds->said_end != 0;
+  if (ended || way_ != 0 || !rule_.waits_for_an_end) return go(Step::list_run);
+  stand_by_again();
+}
+
+void Program::stand_by_again() {
+  self_.number = 0;
+  go(Step::stand_by);
+}
+
 // Only a newer claim may end an attempt: otherwise the highest could end as well, and nobody is left.
 Violation Program::supersede() {
   const bool rightly = highest_claim(false) > self_.number;
@@ -88,7 +130,7 @@ Violation Program::look(Step next) {
   return Violation::none;
 }
 
-void Program::create_claim() {
+Violation Program::create_claim() {
   const auto takes_it = [&](int i) {
     return world_.present(claim_of(i)) && world_.attempt(i).number == self_.number;
   };
@@ -96,10 +138,14 @@ void Program::create_claim() {
   for (int i = 0; i < kAttempts; ++i) taken = taken || takes_it(i);
   if (taken && rule_.exclusive_claim) {
     self_.number = 0;
-    return go(Step::list_run);
+    go(claims_what_it_saw() ? Step::stand_by : Step::list_run);
+    return Violation::none;
   }
+  const Attempt* const before = holder(self_.number);
+  const bool early = self_.standby != 0 && !lives_.silence && before != nullptr && before->said_end == 0;
   world_.add(claim_of(index_), index_);
   go(rule_.sync_claim ? Step::sync_claim : Step::sync_parent);
+  return early ? Violation::early : Violation::none;
 }
 
 void Program::forget_list() {
@@ -146,7 +192,8 @@ Violation Program::unlink_next(Step more, Step finished) {
 
 // With the sweep where the rule has it, nothing is renamed by older attempts from here on.
 void Program::list() {
-  int found = newest(world_, is_present);
+  const bool at_hand = !rule_.lists_after_the_wait && self_.at_hand != kNoFile;
+  int found = at_hand ? self_.at_hand : newest(world_, is_present);
   self_.chose = way_ != 0 ? 1 : 0;
   if (self_.chose != 0) found = previous_of(world_, found);
   self_.start = static_cast<std::uint8_t>(found) & 0xfU;
@@ -217,6 +264,11 @@ Violation Program::acknowledge() {
   return broken ? Violation::behind : Violation::none;
 }
 
+void Program::after_last_save() {
+  end();
+  if (lives_.standbys > 0) go(Step::look_before_end);
+}
+
 // keep 2: what is neither among the newest two of the own history nor newer than what was acknowledged.
 void Program::retention_list() {
   const int tip = checkpoint_of(index_, self_.saves - 1);
@@ -227,26 +279,45 @@ void Program::retention_list() {
   }
   if (self_.todo != 0) return go(Step::retention_look);
   if (self_.saves < lives_.saves) return go(Step::create_temporary);
-  end();
+  after_last_save();
 }
 
 Violation Program::run() {
   switch (self_.step) {
+    case Step::stand_by:
+      stand_by();
+      break;
+    case Step::await_end:
+      await_end();
+      break;
     case Step::preflight:
       self_.held = newest(world_, is_present) != kNoFile ? 1 : 0;
       go(Step::list_run);
       break;
     case Step::list_run:
+      if (claims_what_it_saw()) {
+        if (highest_in_run() >= self_.number)
+          stand_by_again();
+        else
+          go(Step::list_attempts);
+        break;
+      }
       self_.number = static_cast<std::uint8_t>(highest_in_run()) & 0xfU;
       go(Step::list_attempts);
       break;
     case Step::list_attempts:
+      if (claims_what_it_saw()) {
+        if (highest_claim(false) >= self_.number)
+          stand_by_again();
+        else
+          go(Step::create_claim);
+        break;
+      }
       self_.number = static_cast<std::uint8_t>(1 + std::max<int>(self_.number, highest_claim(false))) & 0xfU;
       go(Step::create_claim);
       break;
     case Step::create_claim:
-      create_claim();
-      break;
+      return create_claim();
     case Step::sync_claim:
       world_.sync_attempts();
       go(Step::sync_parent);
@@ -306,6 +377,10 @@ Violation Program::run() {
     case Step::state_rename:
       return replace_state();
     case Step::create_temporary:
+      if (way_ != 0) {
+        go(Step::look_before_end);
+        break;
+      }
       world_.add(temporary(), index_);
       world_.name(temporary()).unsynced = rule_.sync_file ? 0 : 1;
       go(Step::read_back);
@@ -352,9 +427,15 @@ Violation Program::run() {
       return look(Step::retention_unlink);
     case Step::retention_unlink: {
       const Violation violation = unlink_next(Step::retention_look, Step::create_temporary);
-      if (self_.step == Step::create_temporary && self_.saves == lives_.saves) end();
+      if (self_.step == Step::create_temporary && self_.saves == lives_.saves) after_last_save();
       return violation;
     }
+    case Step::look_before_end:
+      return look(Step::record_end);
+    case Step::record_end:
+      self_.said_end = 1;
+      end();
+      break;
     case Step::remove_abandoned:
       if (world_.present(temporary())) world_.remove(temporary(), index_);
       end();
@@ -367,6 +448,7 @@ Violation Program::run() {
 
 bool is_in_attempts(Step step) {
   switch (step) {
+    case Step::await_end:
     case Step::list_attempts:
     case Step::create_claim:
     case Step::sweep_look:
@@ -381,6 +463,8 @@ bool is_in_attempts(Step step) {
     case Step::look_before_rename:
     case Step::look_after_rename:
     case Step::retention_look:
+    case Step::look_before_end:
+    case Step::record_end:
       return true;
     default:
       return false;
@@ -391,23 +475,36 @@ bool is_in_run(Step step) { return !is_in_attempts(step) && step != Step::acknow
 
 }  // namespace
 
-int ways(const World& world, int attempt, const Lives& lives) {
-  if (!lives.choices || world.attempt(attempt).step != Step::list) return 1;
-  const int found = newest(world, is_present);
-  return found != kNoFile && previous_of(world, found) != kNoFile ? 2 : 1;
+int ways(const World& world, int attempt, const Rule& rule, const Lives& lives) {
+  switch (world.attempt(attempt).step) {
+    case Step::stand_by:
+      return rule.lists_after_the_wait ? 1 : 2;
+    case Step::await_end:
+      return lives.silence ? 2 : 1;
+    case Step::create_temporary:
+      return lives.standbys > 0 ? 2 : 1;
+    case Step::list: {
+      const int found = newest(world, is_present);
+      return lives.choices && found != kNoFile && previous_of(world, found) != kNoFile ? 2 : 1;
+    }
+    default:
+      return 1;
+  }
 }
 
 Violation take_step(World& world, int attempt, int way, const Rule& rule, const Lives& lives) {
   if (rule.seen_is_durable) {
     const Step step = world.attempt(attempt).step;
-    if (is_in_attempts(step)) world.see_attempts(attempt);
+    if (is_in_attempts(step) || step == Step::stand_by) world.see_attempts(attempt);
     if (is_in_run(step)) world.see_run(attempt);
   }
   return Program(world, attempt, way, rule, lives).run();
 }
 
 const char* name_of(Step step) {
-  static constexpr std::array kNamesOfSteps = {"preflight",
+  static constexpr std::array kNamesOfSteps = {"stand_by",
+                                               "await_end",
+                                               "preflight",
                                                "list_run",
                                                "list_attempts",
                                                "create_claim",
@@ -440,6 +537,8 @@ const char* name_of(Step step) {
                                                "retention_list",
                                                "retention_look",
                                                "retention_unlink",
+                                               "look_before_end",
+                                               "record_end",
                                                "remove_abandoned",
                                                "ended"};
   return kNamesOfSteps[static_cast<std::size_t>(step)];

@@ -1,6 +1,7 @@
 // The program of an attempt, one file-system operation a step, in the order of the store. Which function each
 // step stands for:
 //
+//   stand_by, await_end       StandbyWait::look: the highest attempt, then whether its end is recorded
 //   preflight                 CheckpointStore::preflight: checks, read-only, what could be refused
 //   list_run, list_attempts   Attempt::Attempt, highest_attempt()
 //   create_claim              Attempt::Attempt, open(…, OpenMode::create)
@@ -20,6 +21,8 @@
 //   look_after_rename         Committer::commit, the second attempt_.check_not_superseded()
 //   acknowledge               AsyncWriter::acknowledged: from here on the user may rely on it
 //   retention_…               Housekeeper::delete_superfluous: list, (look, unlink)…
+//   look_before_end,          internal::write_state of the end, as interrupted, where a standby is to go on
+//     record_end
 //   remove_abandoned          Committer::remove_abandoned, of an attempt that was superseded
 //
 // What no other attempt can see is no step of its own: signing the claim, writing and syncing a temporary
@@ -38,6 +41,8 @@
 namespace holdfast::test::fencing {
 
 enum class Step : std::uint8_t {
+  stand_by,
+  await_end,
   preflight,
   list_run,
   list_attempts,
@@ -71,14 +76,19 @@ enum class Step : std::uint8_t {
   retention_list,
   retention_look,
   retention_unlink,
+  look_before_end,
+  record_end,
   remove_abandoned,
   ended,  // complete, superseded, given up or dead: what it did stays, and that is all
 };
 const char* name_of(Step step);
 constexpr bool is_end(Step step) { return step == Step::ended; }
 
-// How many ways on there are: 2 where a start can be chosen.
-int ways(const World& world, int attempt, const Lives& lives);
+// One that stands by might as well not have begun.
+constexpr bool is_unborn(Step step) { return step == Step::preflight || step == Step::stand_by; }
+// How many ways on there are: 2 where a start can be chosen, where an attempt can be interrupted, where a
+// standby reads ahead or may take silence for an end.
+int ways(const World& world, int attempt, const Rule& rule, const Lives& lives);
 // Lets `attempt` do its next step, in one of those ways. Requires that it has not ended.
 Violation take_step(World& world, int attempt, int way, const Rule& rule, const Lives& lives);
 

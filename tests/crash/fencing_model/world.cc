@@ -9,11 +9,15 @@ bool is_claim(int name) { return name >= claim_of(0) && name < temporary_of(0); 
 
 }  // namespace
 
-World beginning(bool with_a_past) {
+World beginning(bool with_a_past, int first_standby, int standbys) {
   World world{};
   for (Attempt& attempt : world.attempts) {
     attempt.step = Step::preflight;
-    attempt.start = kNoFile;
+    attempt.start = attempt.at_hand = kNoFile;
+  }
+  for (int i = first_standby; i < first_standby + standbys; ++i) {
+    world.attempt(i).step = Step::stand_by;
+    world.attempt(i).standby = 1;
   }
   if (with_a_past) {
     for (int file = 0; file < kPast; ++file) world.name(file).present = world.name(file).durable = 1;

@@ -10,8 +10,9 @@
 // Content. A checkpoint grew from the file that its attempt began with, and from the attempt's earlier ones:
 // that is all the content there is. Damage comes from a missing fsync alone.
 //
-// Left out: `attempts/<n>.state.json` and the ledger (names that nobody else writes), and moving damaged
-// files aside (for others the same as retention's unlink).
+// Left out: `attempts/<n>.state.json` and the ledger (names that nobody else writes), but for an end that is
+// recorded there, which a standby waits for; and moving damaged files aside (for others the same as
+// retention's unlink). A power cut may take the record of an end: then a standby waits, as for one that died.
 //
 // Threads: plain values. Every bit of a World counts: equal worlds have equal bytes.
 #pragma once
@@ -67,8 +68,10 @@ struct Attempt {
   std::uint8_t recovered : 1;  // and has told the user so
   std::uint8_t held : 1;       // its preflight saw a checkpoint
   std::uint8_t chose : 1;      // an older start than the newest: a new branch
-  std::uint8_t spare : 2;
-  std::uint8_t todo;  // names still to be unlinked
+  std::uint8_t standby : 1;
+  std::uint8_t said_end : 1;  // its state says that it was interrupted
+  std::uint8_t todo;          // names still to be unlinked
+  std::uint8_t at_hand;       // the checkpoint that a standby has read, or kNoFile
 };
 
 struct World {
@@ -106,8 +109,8 @@ struct World {
 };
 static_assert(std::has_unique_object_representations_v<World>);
 
-// With a past: attempt 1 left its claim and two checkpoints. Otherwise an empty directory.
-World beginning(bool with_a_past);
+// With a past: attempt 1 left two checkpoints. Otherwise an empty directory.
+World beginning(bool with_a_past, int first_standby = 0, int standbys = 0);
 
 // What a checkpoint's name and content say.
 int attempt_number_of(const World& world, int checkpoint);

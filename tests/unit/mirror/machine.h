@@ -15,6 +15,7 @@
 #include "holdfast/mirror/directory_home.h"
 #include "holdfast/mirror/mirror.h"
 #include "holdfast/mirror/start.h"
+#include "holdfast/store/lineage.h"
 #include "prepare_start.h"
 #include "support/fake_clock.h"
 #include "support/memory_file_system.h"
@@ -65,6 +66,13 @@ class TwoTiers final : public FileSystem {
   FileSystem& quick_;
   FileSystem& safe_;
 };
+
+// What a machine's start tells about the past: the checkpoint that it goes on from, and all that grew into it.
+inline bool in_history(FileId home, FileId start, const Ancestry& ancestry) {
+  if (home == start) return true;
+  if (home.attempt == start.attempt) return home.step <= start.step;
+  return Lineage{.own = start.attempt, .ancestry = ancestry}.contains(home);
+}
 
 class Machine : public History {
  public:

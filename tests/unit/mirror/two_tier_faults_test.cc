@@ -10,7 +10,6 @@
 #include <random>
 
 #include "holdfast/base/log.h"
-#include "holdfast/store/lineage.h"
 #include "machine.h"
 #include "support/fault_file_system.h"
 #include "support/nightly.h"
@@ -142,13 +141,6 @@ TEST_F(TwoTierFaults, TheMachineMayDieAtAnyOperation) {
       if (HasFailure()) return;
     }
   }
-}
-
-// What a machine's start tells about the past: the checkpoint that it goes on from, and all that grew into it.
-bool in_history(FileId home, FileId start, const Ancestry& ancestry) {
-  if (home == start) return true;
-  if (home.attempt == start.attempt) return home.step <= start.step;
-  return Lineage{.own = start.attempt, .ancestry = ancestry}.contains(home);
 }
 
 // Three machines, of which any may be preempted at any operation in HOME by a whole life of another; a machine

@@ -333,6 +333,20 @@ TEST_F(Rule7Held, ARecordedCommitCounts) {
   EXPECT_FALSE(look({.allow_fresh = true}).newest);
 }
 
+// A standby, or a second start, that looks while the run makes its first commit.
+TEST_F(Rule7Held, ACommitAfterTheListIsFoundByTheNext) {
+  Life holder(disk);
+  holder.start();
+  FaultFileSystem files(disk);
+  files.set_hook([&, once = true](const Operation& operation) mutable {
+    const bool reads_state = operation.kind == Op::status && operation.path.ends_with("RUN_STATE.json");
+    if (reads_state && std::exchange(once, false)) holder.round(10);
+  });
+  const auto newest = Life(files).store.preflight().newest;
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->step, 10);
+}
+
 TEST_F(Rule7Held, ARefusalComesBeforeTheClaim) {
   history({100});
   rot(disk, name_of_step(100, 1));
