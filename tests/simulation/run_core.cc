@@ -87,6 +87,7 @@ void RunCore::poll() {
       case Wait::none:
       case Wait::staged:
       case Wait::closed:
+      case Wait::answer:
         return;
     }
   }

@@ -62,12 +62,14 @@ class RunCore {
   Step durable() const { return durable_; }
   Costs costs() const { return costs_.costs(); }
   bool leaving() const { return leaving_; }
+  // Answers AskOthers.
+  bool told_to_stop() const { return must_stop(); }
   bool evaluating() const { return evaluation_.runs; }
   bool ended_by_itself() const { return end_.by_itself; }
 
  private:
   // What a call of the training thread waits for; none: the program's own code runs.
-  enum class Wait : std::uint8_t { none, vote, image, staged, closed, look, writer, outcome };
+  enum class Wait : std::uint8_t { none, vote, image, staged, closed, look, writer, outcome, answer };
   // disturbed: an evaluation was broken off, so memory may hold no step boundary.
   enum class Memory : std::uint8_t { boundary, updating, disturbed };
   enum class Writer : std::uint8_t { idle, writing, tidying };
@@ -121,6 +123,7 @@ class RunCore {
   struct End {
     bool interrupted = false, by_itself = false, voted = false, torn = false;
     bool left_out = false, in_time = true, tried_again = false;
+    bool asked = false, others_told = false;
     std::optional<int> code;  // known; what is being written may still end
   };
 
@@ -210,6 +213,7 @@ class RunCore {
   void handle(const FinishCalled& event);
   void handle(const RankLost& event);
   void handle(const OutcomeTold& event);
+  void handle(const OthersAnswered& event);
   void image_for_evaluation();
   void image_is_kept();
   void commit_from_evaluation();

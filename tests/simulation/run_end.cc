@@ -168,7 +168,14 @@ void RunCore::writer_rests() {
 }
 
 void RunCore::judge() {
-  const bool told = end_.interrupted || must_stop();
+  // A stop that only another rank has heard since the last vote may be why the last save failed.
+  const bool told_here = end_.interrupted || must_stop();
+  const bool in_doubt = !alone() && !told_here && !superseded_ && !safe() && end_.in_time;
+  if (in_doubt && !std::exchange(end_.asked, true)) {
+    wait_ = Wait::answer;
+    return emit(AskOthers{});
+  }
+  const bool told = told_here || end_.others_told;
   if (superseded_) return leave_with(number(ExitCode::superseded));
   const bool no_step = !told && step_ == 0;
   if (end_.torn || no_step) {
@@ -181,6 +188,13 @@ void RunCore::judge() {
   // Nothing failed: the next attempt resumes from the durable step.
   if (end_.in_time && end_.left_out && !failing_) return leave_with(number(ExitCode::interrupted));
   leave_with(number(told && durable_ >= 0 ? ExitCode::interrupted : ExitCode::io_failed));
+}
+
+void RunCore::handle(const OthersAnswered& event) {
+  if (wait_ != Wait::answer) return;
+  wait_ = Wait::none;
+  end_.others_told = event.told;
+  judge();
 }
 
 void RunCore::leave_with(int code) {

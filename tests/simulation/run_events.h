@@ -77,7 +77,10 @@ struct SharesHere {
 struct OutcomeTold {
   int code = 0;
   Step durable = -1;
-};                      // the others: how rank 0's run ended
+};  // the others: how rank 0's run ended
+struct OthersAnswered {
+  bool told = false;
+};                      // to AskOthers: one of them was told to stop
 struct TimeReached {};  // WakeAt's time
 struct CameHome {
   Step step = 0;
@@ -107,7 +110,7 @@ struct VoteResult {
 using Event = std::variant<BeforeUpdate, StepDone, SaveCalled, BestMeasured, EvaluationBegun, Ticked,
                            EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke, Superseded, RankLost,
                            HelpCalled, SharesHere, OutcomeTold, TimeReached, CameHome, Staged, Arrived,
-                           CopyClosed, SaveEnded, WriterIdle, VoteResult>;
+                           CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
 
 // How the state is copied: at once; beside the next step, up to its update; by the device, while the run goes on.
 enum class Copy : std::uint8_t { whole, beside_step, by_device };
@@ -178,7 +181,8 @@ struct WakeAt {
 };  // replaces the one before; kNever: none
 struct LetMachineGo {
   bool so = false;
-};  // the machine may end at once
+};                    // the machine may end at once
+struct AskOthers {};  // rank 0: was any of them told to stop since the last vote?
 struct TellOutcome {
   int code = 0;
   Step durable = -1;
@@ -190,9 +194,9 @@ struct Say {
   Remark what{};
   Step step = 0;
 };
-using Action =
-    std::variant<ReadResult, Stage, CloseCopy, FreeImage, Write, Decline, SendShare, CallForHelp, Settle,
-                 LimitWrites, PostVote, Return, Quiet, WakeAt, LetMachineGo, TellOutcome, Exit, Say>;
+using Action = std::variant<ReadResult, Stage, CloseCopy, FreeImage, Write, Decline, SendShare, CallForHelp,
+                            Settle, LimitWrites, PostVote, Return, Quiet, WakeAt, LetMachineGo, TellOutcome,
+                            Exit, Say, AskOthers>;
 using Actions = std::vector<Action>;
 
 }}}  // namespace holdfast::v0_2::run

@@ -78,11 +78,12 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, unsigned faults, bool trace)
   last_ = between(2, 0, 30, 230);
   step_ms_ = between(3, 0, 50, draw(3, 1) % 2 != 0 ? 3000 : 350);
   write_ms_ = between(4, 0, 100, 8000);
-  every_ = draw(5, 2) % 3 == 0 ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
+  every_ = draw(5, 2) % 5 < 2 ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
   every_ms_ = has(by_time) ? between(5, 1, 10'000, 70'000) : 0;
   tick_ms_ = draw(9, 0) % 3 == 0 ? 4'000 : 900;  // in an evaluation
   home_ms_ = has(mirror) ? between(8, 0, 500, 20'000) : 0;
   evaluate_every_ = between(6, 0, 5, 25);
+  if (draw(6, 1) % 2 == 0) evaluate_every_ = std::min(every_, evaluate_every_);
   constexpr OnNotice kPolicies[] = {OnNotice::train_on, OnNotice::train_on, OnNotice::wait, OnNotice::exit};
   policy_ = kPolicies[draw(7, 0) % 4];
   calm_ = (faults_ & kDisturbing) == 0;
@@ -225,7 +226,9 @@ void SimulatedRun::plan_trouble(Ms horizon) {
   if (happens(stop, k, 50)) {
     after(between(17, k, 0, horizon), [=, this] {
       const bool named = draw(18, k) % 2 != 0;
-      const Ms grace = between(19, k, 2'000, 60'000);
+      const Ms fitting = longest_write() + between(19, k, 0, 5 * step_ms_);  // for one commit, barely
+      const Ms grace =
+          draw(18, key(6)) % 3 == 0 ? std::max<Ms>(fitting, 2'000) : between(19, k, 2'000, 60'000);
       announce(r,
                {.source = kStopSource,
                 .kind = NoticeKind::stop,

@@ -186,6 +186,7 @@ class SimulatedRun {
   void perform(int r, const run::WakeAt& action);
   void perform(int r, const run::LetMachineGo& action);
   void perform(int r, const run::TellOutcome& action);
+  void perform(int r, const run::AskOthers& action);
   void perform(int r, const run::Exit& action);
   void perform(int r, const run::Say& action);
   void check_allowed();

@@ -186,9 +186,11 @@ void SimulatedRun::write_done() {
                           : disk_.bad || lacks || refused ? Outcome::failed
                                                           : Outcome::durable;
   if (outcome == Outcome::durable) commit(disk_.step);
-  if (calm_ && !broken_)
+  // A rank gives up its part when an end has come that somebody named to it.
+  if (calm_ && !broken_ && !named_end_within(1)) {
     promise(Promise::undisturbed_saves_succeed, outcome == Outcome::durable,
             "a save failed, and no disk did");
+  }
   ended_[disk_.round] = outcome;
   const Step step = disk_.step;
   write_ended(0, outcome);
@@ -379,6 +381,14 @@ void SimulatedRun::perform(int /*r*/, const TellOutcome& action) {
   for (int other = 1; other < world_; ++other) {
     after(5, [=, this] { give(other, OutcomeTold{action.code, action.durable}); });
   }
+}
+
+void SimulatedRun::perform(int /*r*/, const AskOthers& /*action*/) {
+  after(5, [this] {
+    const bool told =
+        std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& x) { return x.core->told_to_stop(); });
+    give(0, OthersAnswered{told});
+  });
 }
 
 // While an end stands or a stop was told, nobody limits writes.
