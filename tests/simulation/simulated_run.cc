@@ -1,0 +1,541 @@
+// Attempts, machines, notices, and the training program of each rank.
+#include "simulated_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace holdfast::simulation {
+
+using namespace run;
+
+Counted counted;
+
+const char* name_of(Fault fault) {
+#define HOLDFAST_NAME(name) #name,
+  static constexpr const char* kNames[] = {HOLDFAST_FAULTS(HOLDFAST_NAME)};
+  return kNames[fault];
+}
+
+const char* name_of(Promise promise) {
+  static constexpr const char* kNames[] = {HOLDFAST_PROMISES(HOLDFAST_NAME)};
+#undef HOLDFAST_NAME
+  return kNames[static_cast<unsigned>(promise)];
+}
+
+namespace {
+
+std::uint64_t mix(std::uint64_t one, std::uint64_t other) {
+  std::uint64_t z = one * 0x9e3779b97f4a7c15ULL + other + 0x7f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+constexpr Ms kHour = 3'600'000;
+constexpr int kProgramsRequest = 99;  // a source
+constexpr int kStopSource = 50;
+
+constexpr unsigned bit(Fault fault) { return 1U << fault; }
+// With these, promises about time do not hold.
+constexpr unsigned kDisturbing = bit(slow) | bit(fail) | bit(hang) | bit(power) | bit(vote_late) |
+                                 bit(vote_lost) | bit(evaluation_throws) | bit(supersede) | bit(torn_finish) |
+                                 bit(stage_fails) | bit(long_step) | bit(slow_tidy) | bit(spoil) |
+                                 bit(no_update_call);
+
+}  // namespace
+
+std::uint64_t SimulatedRun::draw(std::uint64_t what, std::uint64_t n) const {
+  return mix(mix(seed_, what), n);
+}
+
+bool SimulatedRun::happens(Fault fault, std::uint64_t n, std::uint64_t percent) const {
+  return has(fault) && draw(1000 + fault, n) % 100 < percent;
+}
+
+Ms SimulatedRun::between(std::uint64_t what, std::uint64_t n, Ms from, Ms to) const {
+  return from + static_cast<Ms>(draw(what, n) % static_cast<std::uint64_t>(to - from + 1));
+}
+
+void SimulatedRun::after(Ms delay, std::function<void()> work) {
+  queue_.push({now_ + delay, ++order_, attempt_, std::move(work)});
+}
+
+void SimulatedRun::promise(Promise which, bool held, const char* broken) {
+  ++counted.promises[static_cast<std::size_t>(which)];
+  if (!held) throw Broken{std::string(name_of(which)) + ": " + broken};
+}
+
+void SimulatedRun::tell(const char* what, int r, std::int64_t number) const {
+  if (trace_)
+    std::printf("%9lld ms  rank %d  %s %lld\n", static_cast<long long>(now_), r, what,
+                static_cast<long long>(number));
+}
+
+SimulatedRun::SimulatedRun(std::uint64_t seed, unsigned faults, bool trace)
+    : seed_(seed), faults_(faults), trace_(trace) {
+  world_ = has(several) ? 2 + static_cast<int>(draw(1, 0) % (draw(1, 1) % 8 == 0 ? 7 : 2)) : 1;
+  last_ = between(2, 0, 30, 230);
+  step_ms_ = between(3, 0, 50, draw(3, 1) % 2 != 0 ? 3000 : 350);
+  write_ms_ = between(4, 0, 100, 8000);
+  every_ = draw(5, 2) % 5 < 2 ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
+  every_ms_ = has(by_time) ? between(5, 1, 10'000, 70'000) : 0;
+  tick_ms_ = draw(9, 0) % 3 == 0 ? 4'000 : 900;  // in an evaluation
+  home_ms_ = has(mirror) ? between(8, 0, 500, 20'000) : 0;
+  evaluate_every_ = between(6, 0, 5, 25);
+  if (draw(6, 1) % 2 == 0) evaluate_every_ = std::min(every_, evaluate_every_);
+  constexpr OnNotice kPolicies[] = {OnNotice::train_on, OnNotice::train_on, OnNotice::wait, OnNotice::exit};
+  policy_ = kPolicies[draw(7, 0) % 4];
+  calm_ = (faults_ & kDisturbing) == 0;
+  ranks_.resize(static_cast<std::size_t>(world_));
+  for (int r = 0; r < world_; ++r) {
+    auto& truth = rank(r).truth;
+    truth.reserve(static_cast<std::size_t>(last_) + 2);
+    truth.push_back(mix(seed, static_cast<std::uint64_t>(r)));
+    for (Step step = 1; step <= last_ + 1; ++step)
+      truth.push_back(mix(truth.back(), static_cast<std::uint64_t>(step)));
+  }
+}
+
+std::string SimulatedRun::run() {
+  try {
+    start_attempt();
+    std::uint64_t at_once = 0;
+    while (!queue_.empty() && !complete_) {
+      const Item item = queue_.top();
+      queue_.pop();
+      at_once = item.at == now_ ? at_once + 1 : 0;
+      promise(Promise::calls_return, at_once < 20'000 && item.at < 24 * kHour,
+              "time stands still, or a day has passed");
+      now_ = item.at;
+      if (item.attempt == attempt_) item.work();
+    }
+    promise(Promise::calls_return, complete_, "the run never came to its end");
+  } catch (const Broken& broken) {
+    return broken.what;
+  }
+  return {};
+}
+
+// Machines.
+
+void SimulatedRun::start_attempt() {
+  ++attempt_;
+  ++counted.attempts;
+  promise(Promise::calls_return, attempt_ <= 12, "twelve attempts did not complete the run");
+  const Step from = store_.empty() ? 0 : store_.rbegin()->first;
+  promise(Promise::acknowledged_is_kept, from >= acknowledged_, "an acknowledged step was lost");
+  began_ = last_commit_ = last_begun_ = now_;
+  last_code_ = -1;
+  told_ = open_ends_ = requests_ = 0;
+  stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = said_not_home_ = any_hibernation_ =
+      false;
+  only_sleeps_ = true;
+  last_tried_ = false;
+  guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
+  requested_step_ = -1;
+  write_times_.clear(), stalls_.clear();
+  arrived_.clear(), sent_.clear(), shares_.clear(), declined_.clear(), refused_.clear(), ended_.clear();
+  ballots_.clear(), voters_.clear(), saved_.clear();
+  disk_ = {};
+  home_ = going_home_since_ = -1;
+  SaveTriggers every;
+  if (has(automatic)) every.push_back(SaveEvery::automatic());
+  if (every_ms_ > 0) every.emplace_back(std::chrono::milliseconds(every_ms_));
+  if (every.empty()) every.push_back(SaveEvery::steps(every_));
+  for (int r = 0; r < world_; ++r) {
+    Rank fresh;
+    fresh.truth = std::move(rank(r).truth);
+    fresh.alive = true;
+    fresh.step = from;
+    fresh.live = fresh.truth[static_cast<std::size_t>(from)];
+    fresh.core.emplace(RunOptions{.rank = r,
+                                  .world = world_,
+                                  .every = every,
+                                  .on_notice = policy_,
+                                  .look = std::chrono::milliseconds(500),
+                                  .on_device = has(by_device),
+                                  .mirrored = has(mirror),
+                                  .late_results = has(late_results),
+                                  .resumed = from,
+                                  .resumed_durable = !store_.empty(),
+                                  .started = steady(now_)});
+    rank(r) = std::move(fresh);
+  }
+  tell("starts at step", 0, from);
+  if (faulty()) plan_trouble((last_ - from) * step_ms_ + 10'000);
+  for (int r = 0; r < world_; ++r) {
+    after(1, [this, r] {
+      rank(r).step >= last_ ? call(r, Call::finish, FinishCalled{rank(r).step}) : begin_step(r);
+    });
+  }
+}
+
+void SimulatedRun::plan_trouble(Ms horizon) {
+  struct {
+    Ms at = 0, left = 0, gone = kFar;
+  } first;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const std::uint64_t k = key(i);
+    const int r = static_cast<int>(draw(10, k) % static_cast<std::uint64_t>(world_));
+    const bool guessed = happens(guess, k, 50);
+    const bool sleeps = happens(hibernate, k, 30);
+    const bool lives = happens(outlive, k, 40) || sleeps;
+    Ms left = between(12, k, 3'000, draw(12, key(70 + i)) % 3 == 0 ? 20'000 : 300'000);
+    const Ms gone = happens(withdraw, k, 40) ? between(13, k, 100, left) : kFar;
+    Ms at = between(11, k, 0, horizon);
+    // The second one often comes when the first is withdrawn, or ends shortly after it.
+    const std::uint64_t follows = i == 1 ? draw(11, key(9)) % 3 : 2;
+    if (follows == 0) at = first.at + (first.gone < kFar ? first.gone : 0) + between(11, key(8), 0, 15'000);
+    if (follows == 1) {
+      at = first.at + between(11, key(8), 0, first.left);
+      left = std::max<Ms>(first.at + first.left - at, 0) + between(12, key(8), 500, 40'000);
+    }
+    if (i == 0) first = {.at = at, .left = left, .gone = gone};
+    if (happens(notice, k, i == 2 ? 15 : calm_ ? 80 : 50)) {
+      const Ms announced = guessed ? 110'000 : left;
+      after(at, [=, this] {
+        announce(r,
+                 {.source = static_cast<int>(i),
+                  .kind = NoticeKind::deadline,
+                  .at = steady(now_ + announced),
+                  .guessed = guessed,
+                  .hibernates = sleeps,
+                  .policy = policy_},
+                 left, lives, gone);
+      });
+    }
+    if (happens(power, k, 20)) after(between(14, k, 0, horizon), [=, this] { kill(r); });
+    if (happens(request, k, 60)) {
+      after(between(15, k, 0, horizon), [=, this] {
+        ++requests_;
+        requested_at_ = now_;
+        requested_step_ = leader().step;
+        rank(r).asked_in_evaluation = rank(r).core->evaluating();
+        give(r, NoticeHeard{.source = kProgramsRequest, .kind = NoticeKind::checkpoint_now});
+        after(time_to_answer() + 2'000, [this, at = now_] {
+          if (!calm_ || told_ > 0 || broken_ || requested_at_ != at || leader().exited) return;
+          const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
+          promise(Promise::request_is_served, served, "a save was asked for, and none came");
+        });
+      });
+    }
+  }
+  const std::uint64_t k = key(7);
+  const int r = static_cast<int>(draw(16, k) % static_cast<std::uint64_t>(world_));
+  if (happens(stop, k, 50)) {
+    after(between(17, k, 0, horizon), [=, this] {
+      const bool named = draw(18, k) % 2 != 0;
+      const Ms fitting = longest_write() + between(19, k, 0, 5 * step_ms_);  // for one commit, barely
+      const Ms grace =
+          draw(18, key(6)) % 3 == 0 ? std::max<Ms>(fitting, 2'000) : between(19, k, 2'000, 60'000);
+      announce(r,
+               {.source = kStopSource,
+                .kind = NoticeKind::stop,
+                .at = steady(now_ + (named ? grace : 25'000)),
+                .guessed = !named},
+               grace, draw(20, k) % 2 != 0, kFar);
+    });
+  }
+  if (happens(supersede, k, 40)) {
+    after(between(21, k, 0, horizon), [=, this] {
+      superseded_ = true;
+      after(between(22, k, 0, 5'000), [this] {
+        heard_newer_ = true;
+        give(0, Superseded{});
+      });
+    });
+  }
+}
+
+Ms SimulatedRun::longest_write() const { return write_ms_ * (has(write_limit) ? 3 : 1); }
+
+// A save that is asked for now is durable after this, if no fault delays it.
+Ms SimulatedRun::time_to_answer() const {
+  return 3 * longest_write() + 12 * step_ms_ + 12'000 + (has(evaluations) ? 12 * tick_ms_ : 0);
+}
+
+void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms gone) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited) return;
+  ++told_;
+  ++open_ends_;
+  if (notice.kind == NoticeKind::stop) stop_told_ = x.stop_told = true;
+  if (!notice.hibernates) only_sleeps_ = false;
+  any_hibernation_ = any_hibernation_ || notice.hibernates;
+  if (notice.guessed) guess_at_ = guess_at_ < 0 ? ms(notice.at) : std::min(guess_at_, ms(notice.at));
+  if (trace_) {
+    std::printf("%9lld ms  rank %d  source %d: %s%s%s in %lld ms, really in %lld, withdrawn in %lld%s\n",
+                static_cast<long long>(now_), r, notice.source,
+                notice.kind == NoticeKind::stop ? "stop" : "end", notice.guessed ? " (guessed)" : "",
+                notice.hibernates ? " (sleep)" : "", static_cast<long long>(ms(notice.at) - now_),
+                static_cast<long long>(left), static_cast<long long>(gone), lives ? ", lives" : "");
+  }
+  const std::size_t mark = x.ends.size();
+  x.ends.push_back(
+      {.at = ms(notice.at), .named = !notice.guessed, .sleeps = notice.hibernates, .told = now_});
+  const Ms told_at = now_;
+  const int count = told_;
+  if (notice.kind == NoticeKind::stop && open_ends_ == 1 && told_ == 1)
+    stop_ends_by_ = now_ + time_to_answer();
+  check_answer(r, notice, left, gone, lives, told_at);
+  give(r, notice);
+  if (gone < left) {
+    after(gone, [=, this] {
+      rank(r).ends[mark].withdrawn = now_;
+      --open_ends_;
+      give(r, NoticeHeard{.source = notice.source, .kind = NoticeKind::withdrawn});
+      // What was asked for while there was no room is saved now.
+      if (!calm_ || open_ends_ > 0 || stop_told_ || requested_at_ < told_at) return;
+      after(time_to_answer() + 2'000 + (world_ > 1 ? 5'000 : 0), [=, this] {
+        if (told_ != count || broken_ || leader().exited || leader().in_call == Call::finish) return;
+        const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
+        promise(Promise::request_is_served, served,
+                "a save was asked for while there was no room, and none came later");
+      });
+    });
+  } else if (!lives) {
+    after(left, [=, this] { kill(r); });
+    return;
+  }
+  if (!notice.hibernates) return;
+  after(left, [=, this] {
+    for (Rank& other : ranks_) {
+      for (Announced& end : other.ends) {
+        if (end.sleeps) end.at = std::min(end.at, now_);
+      }
+    }
+    give(r, MachineWoke{});
+  });
+}
+
+// Only where this is the only notice, and no fault of the disk or the network delays the answer.
+void SimulatedRun::check_answer(int r, const NoticeHeard& notice, Ms left, Ms gone, bool lives, Ms told_at) {
+  const bool only = open_ends_ == 1 && !(stop_told_ && notice.kind != NoticeKind::stop);
+  const int count = told_;
+  const Step reached = leader().step;
+  const Ms need = time_to_answer();
+  const auto stands = [=, this] { return calm_ && only && told_ == count && !broken_; };
+  if (gone > need && left > need) {
+    after(need + 1, [=, this] {
+      if (!stands()) return;
+      const bool answered = !store_.empty() && store_.rbegin()->first >= reached;
+      promise(Promise::notice_is_answered, answered,
+              "there was time, and nothing newer than the notice is durable");
+      if (notice.kind == NoticeKind::stop)
+        promise(Promise::stop_ends_in_time, leader().exited, "told to stop, and still running");
+    });
+  }
+  const bool paused_at_end = !lives && gone > left && notice.kind == NoticeKind::deadline && !notice.guessed;
+  if (paused_at_end && has(mirror) && left > need + 4 * home_ms_ + 10'000) {
+    after(left - 1, [=, this] {
+      const bool measured = leader().core->costs().home.has_value();
+      if (!stands() || !measured || leader().in_call != Call::step || !leader().pausing || said_not_home_)
+        return;
+      promise(Promise::last_step_is_home, home_ >= leader().step,
+              "the run paused, and its last step is not home in time");
+    });
+  }
+  if (notice.kind != NoticeKind::deadline || (gone > left && !lives)) return;
+  const Ms free = (gone < left ? gone : std::max(left, ms(notice.at) - now_) + 61'000) + 15'000;
+  after(free, [=, this] {
+    if (gone >= left) --open_ends_;
+    const Rank& x = rank(r);
+    if (!stands() || !x.alive || x.exited) return;
+    const bool stands_still = x.in_call == Call::step && x.call_since < told_at + free - 15'000;
+    promise(Promise::run_goes_on, !stands_still,
+            "the end is announced no more, and the training still stands");
+  });
+}
+
+void SimulatedRun::kill(int r) {
+  Rank& x = rank(r);
+  if (!x.alive) return;
+  tell("is killed at step", r, x.step);
+  x.alive = false;
+  broken_ = true;
+  for (int other = 0; other < world_; ++other) {
+    if (other != r) after(8'000, [this, other] { lose(other); });
+  }
+  check_over();
+}
+
+void SimulatedRun::lose(int r) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited || x.lost) return;
+  x.lost = true;
+  give(r, RankLost{});
+}
+
+void SimulatedRun::check_over() {
+  for (const Rank& x : ranks_) {
+    if (x.alive && !x.exited) return;
+  }
+  complete_ = last_code_ == 0 || last_code_ == 70;
+  if (!complete_) after(5'000, [this] { start_attempt(); });
+}
+
+// The program.
+
+void SimulatedRun::call(int r, Call which, const Event& event) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited || x.lost) return;
+  x.in_call = which;
+  x.call_since = now_;
+  if (which == Call::finish && r == 0) {
+    finish_at_ = now_;
+    busy_at_finish_ = disk_.busy;
+    last_tried_ = false;
+  }
+  promise(Promise::training_is_not_approved, !x.approved,
+          "the training goes on, and the machine may still end");
+  after(3 * kHour, [=, this, since = now_] {
+    const Rank& y = rank(r);
+    const bool waits = y.alive && !y.exited && y.in_call == which && y.call_since == since;
+    promise(Promise::calls_return, !waits, "a call of the training thread lasts three hours");
+  });
+  give(r, event);
+}
+
+void SimulatedRun::begin_step(int r) {
+  Rank& x = rank(r);
+  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 100);
+  Ms lasts = between(30, k + static_cast<std::uint64_t>(r), step_ms_ * 9 / 10, step_ms_ * 11 / 10);
+  if (faulty() && happens(long_step, k, 3)) lasts += between(31, k, 1'000, 30'000);
+  x.step_began = now_;
+  const bool announces = has(copies_beside_steps) && !(faulty() && happens(no_update_call, k, 4));
+  if (faulty() && has(copies_beside_steps) && happens(spoil, k, 10)) {
+    after(lasts * 3 / 10, [this, r] { rank(r).live = mix(rank(r).live, 0xbad); });
+  }
+  after(lasts * 7 / 10,
+        [=, this] { announces ? call(r, Call::update, BeforeUpdate{rank(r).step}) : arrive(r); });
+}
+
+// The update begins where all ranks have computed their part.
+void SimulatedRun::arrive(int r) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited || x.lost) return;
+  x.live = mix(x.live, 'u');
+  const Step step = x.step + 1;
+  if (++arrived_[step] < world_) return;
+  for (int other = 0; other < world_; ++other) {
+    after(step_ms_ * 3 / 10 + 1, [=, this] { step_done(other, step); });
+  }
+}
+
+void SimulatedRun::step_done(int r, Step step) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited || x.lost) return;
+  x.step = step;
+  x.live = x.truth[static_cast<std::size_t>(step)];
+  x.result_known = !has(late_results);
+  if (r == 0 && calm_ && told_ == 0) check_overdue(step);
+  if (step < x.quiet.before && steady(now_) < x.quiet.until) {
+    ++counted.quiet_steps;
+    return next(r, Call::step, false);
+  }
+  call(r, Call::step, StepDone{.step = step, .took = std::chrono::milliseconds(now_ - x.step_began)});
+}
+
+void SimulatedRun::check_overdue(Step step) {
+  const Ms evaluation = has(evaluations) ? 12 * tick_ms_ : 0;
+  if (has(automatic) || every_ms_ > 0) {
+    const Ms every = every_ms_ > 0 ? every_ms_ : 60'000;
+    const Ms most = 2 * every + 4 * longest_write() + 15'000 + 8 * step_ms_ + evaluation;
+    promise(Promise::save_is_not_overdue, now_ - last_commit_ <= most, "a save is overdue");
+    if (every_ms_ > 0 || write_times_.empty() || stalls_.empty() || world_ > 1 || has(evaluations)) return;
+    Ms stalled = 0;
+    for (const Ms stall : stalls_) stalled += stall;
+    const SaveCost cost{.stall = std::chrono::milliseconds(stalled / static_cast<Ms>(stalls_.size()) + 5),
+                        .write = std::chrono::milliseconds(longest_write())};
+    const Ms interval = ms(plan_interval(cost, hazard_of({}), {}));
+    const bool learned =
+        now_ - last_begun_ <= interval * 11 / 10 + 3 * step_ms_ + longest_write() + evaluation + 1'000;
+    promise(Promise::interval_is_learned, learned, "the interval does not follow from what a save costs");
+  } else {
+    const Step newest = store_.empty() ? 0 : store_.rbegin()->first;
+    const Step most = 2 * every_ + (2 * longest_write() + 9'000 + evaluation) / step_ms_ + 8;
+    promise(Promise::save_is_not_overdue, step - newest <= most, "a save is overdue");
+  }
+}
+
+void SimulatedRun::next(int r, Call done, bool stop) {
+  Rank& x = rank(r);
+  switch (done) {
+    case Call::update:
+      return arrive(r);
+    case Call::step:
+      return after_step_returned(r, stop);
+    case Call::evaluation_begin:
+      x.live = mix(x.live, 'e');  // averaged weights are swapped in
+      x.ticks = 0;
+      x.best_measured = false;
+      return evaluate(r, done, stop);
+    case Call::tick:
+      return evaluate(r, done, stop);
+    case Call::evaluation_end: {
+      const bool disturbed = x.live != x.truth[static_cast<std::size_t>(x.step)];
+      const bool gives_up =
+          x.core->leaving() || (disturbed && draw(44, key(static_cast<std::uint64_t>(x.step))) % 2 != 0);
+      return gives_up ? call(r, Call::finish, FinishCalled{x.step}) : begin_step(r);
+    }
+    case Call::save:
+    case Call::best:
+      return x.core->evaluating() ? call(r, Call::tick, Ticked{}) : begin_step(r);
+    case Call::none:
+    case Call::finish:
+      return;
+  }
+}
+
+void SimulatedRun::after_step_returned(int r, bool stop) {
+  Rank& x = rank(r);
+  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
+  if (stop || x.step >= last_) {
+    if (!stop && faulty() && happens(torn_finish, k, 50)) {
+      torn_called_ = true;
+      x.live = mix(x.live, 'u');
+      x.in_call = Call::update;
+      for (const Action& action : x.core->on(BeforeUpdate{x.step}, steady(now_))) {
+        if (const auto* const close = std::get_if<CloseCopy>(&action)) perform(r, *close);
+      }
+    }
+    return call(r, Call::finish, FinishCalled{x.step});
+  }
+  if (has(evaluations) && x.step % evaluate_every_ == 0) {
+    return after(between(40, k + static_cast<std::uint64_t>(r), 0, 300),
+                 [this, r] { call(r, Call::evaluation_begin, EvaluationBegun{rank(r).step}); });
+  }
+  if (happens(request, k, 4)) {
+    ++requests_;
+    return call(r, Call::save, SaveCalled{x.step});
+  }
+  if (happens(best, k, 5)) {
+    ++requests_;
+    return call(r, Call::best, BestMeasured{x.step});
+  }
+  begin_step(r);
+}
+
+void SimulatedRun::evaluate(int r, Call done, bool stop) {
+  Rank& x = rank(r);
+  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
+  const bool ends = ++x.ticks > 8 || stop;
+  const bool thrown = !stop && ends && faulty() && happens(evaluation_throws, k, 30);
+  if (done == Call::tick && x.ticks == 3 && !stop && happens(request, k, 30)) {
+    ++requests_;
+    return call(r, Call::save, SaveCalled{x.step});
+  }
+  if (done == Call::tick && x.ticks == 5 && !stop && happens(best, k, 30)) {
+    ++requests_;
+    x.best_measured = true;
+    return call(r, Call::best, BestMeasured{x.step});
+  }
+  after(between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_), [=, this] {
+    if (!ends) return call(r, Call::tick, Ticked{});
+    if (!thrown) rank(r).live = rank(r).truth[static_cast<std::size_t>(rank(r).step)];
+    call(r, Call::evaluation_end, EvaluationEnded{thrown});
+  });
+}
+
+}  // namespace holdfast::simulation

@@ -1,0 +1,520 @@
+// What the shell does with actions, and the promises that are checked there.
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "simulated_run.h"
+
+namespace holdfast::simulation {
+
+using namespace run;
+
+void SimulatedRun::give(int r, const Event& event) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited) return;
+  x.heard.push_back(event);
+  if (x.performing) return;  // on_save called back
+  x.performing = true;
+  while (!x.heard.empty() && !x.exited) {
+    const Event next = x.heard.front();
+    x.heard.pop_front();
+    ++counted.events;
+    x.quiet = {};
+    tell("event", r, static_cast<std::int64_t>(next.index()));
+    for (const Action& action : x.core->on(next, steady(now_))) {
+      tell("  action", r, static_cast<std::int64_t>(action.index()));
+      std::visit([&](const auto& what) { perform(r, what); }, action);
+    }
+  }
+  x.performing = false;
+  check_pressure(r);
+}
+
+// The image.
+
+void SimulatedRun::perform(int r, const ReadResult& /*action*/) { rank(r).result_known = true; }
+
+void SimulatedRun::perform(int r, const Stage& action) {
+  Rank& x = rank(r);
+  promise(Promise::one_image, !x.image.used, "a second image of the state");
+  promise(Promise::result_is_read, x.result_known, "the state is copied before its late result is known");
+  const bool by_device = action.copy == run::Copy::by_device;
+  const std::uint64_t k = key(static_cast<std::uint64_t>(action.image)) + static_cast<std::uint64_t>(r);
+  x.image = {.used = true,
+             .complete = !by_device,
+             .copy = action.copy,
+             .id = action.image,
+             .step = action.step,
+             .content = x.live};
+  if (action.for_save) {
+    x.open.emplace(action.image, action.step);
+    if (r == 0) {
+      check_allowed();
+      ++x.saves_begun;
+      last_begun_ = now_;
+      last_tried_ = last_tried_ || x.in_call == Call::finish;
+      if (x.pausing && !x.core->leaving() && x.staged_at.count(action.step) > 0) {
+        promise(Promise::last_save_waits_after_a_failure, now_ - x.staged_at[action.step] >= 1'900,
+                "a failed last save is repeated at once");
+      }
+      x.staged_at[action.step] = now_;
+    }
+  }
+  const bool ok = !(faulty() && happens(stage_fails, k, 8));
+  const Ms took = action.copy == run::Copy::whole ? between(50, k, 1, 200)
+                  : by_device                     ? between(50, k, 0, 20)
+                                                  : 0;
+  if (action.for_save && r == 0 && ok) stalls_.push_back(took);
+  after(took, [=, this] { give(r, Staged{action.image, ok}); });
+  if (!ok) x.image.complete = true;
+  if (!by_device || !ok) return;
+  const bool arrives = !(faulty() && happens(stage_fails, k + 1, 5));
+  after(took + between(58, k, 1, 3'000), [=, this] {
+    Image& image = rank(r).image;
+    if (!image.used || image.id != action.image) return;
+    image.complete = true;
+    give(r, Arrived{action.image, arrives});
+  });
+}
+
+// No save begins that cannot end before a deadline that somebody named to rank 0.
+void SimulatedRun::check_allowed() {
+  const Rank& x = leader();
+  const bool by_itself = x.in_call == Call::finish && x.core->ended_by_itself();
+  const bool asked = x.in_call == Call::save || x.in_call == Call::best || x.in_call == Call::evaluation_end;
+  if (write_times_.empty() || write_times_.size() > 19 || store_.empty() || by_itself || asked) return;
+  const Ms cost = *std::max_element(write_times_.begin(), write_times_.end());
+  for (const Announced& end : x.ends) {
+    if (!end.named || end.withdrawn <= now_ || end.at <= now_) continue;
+    promise(Promise::named_end_forbids, now_ + cost <= end.at,
+            "a save began that cannot end before a named deadline");
+  }
+}
+
+void SimulatedRun::perform(int r, const CloseCopy& action) {
+  Rank& x = rank(r);
+  promise(Promise::result_is_read, x.result_known || x.in_call == Call::update,
+          "a copy ends before its late result is known");
+  const bool intact = x.live == x.image.content;
+  // What the copy's thread found of memory that has changed.
+  if (draw(51, key(static_cast<std::uint64_t>(action.image))) % 2 != 0) x.image.content = x.live;
+  x.image.copy = run::Copy::whole;
+  after(0, [=, this] { give(r, CopyClosed{action.image, intact}); });
+}
+
+void SimulatedRun::perform(int r, const FreeImage& action) {
+  Image& image = rank(r).image;
+  const bool read = rank(r).writing && rank(r).write_step == image.step;
+  promise(Promise::image_is_free, image.id == action.image && !read && image.complete,
+          "an image was freed that is in use");
+  image.used = false;
+}
+
+// The disk.
+
+void SimulatedRun::perform(int r, const Write& action) {
+  Rank& x = rank(r);
+  if (r == 0) {
+    promise(Promise::superseded_writes_nothing, !heard_newer_, "a superseded attempt writes");
+    last_tried_ = last_tried_ || x.in_call == Call::finish;
+    x.written_at[action.step] = now_;
+  }
+  promise(Promise::one_write, !x.writing && !(r == 0 && disk_.busy), "a second write in flight");
+  const bool own =
+      x.image.used && x.image.id == action.image && x.image.step == action.step && x.image.complete;
+  promise(Promise::write_has_its_image, own, "a write without its whole image");
+  if (x.image.copy == run::Copy::beside_step) x.image.content = x.live;  // never closed: the copy runs on
+  x.open.emplace(action.save, action.step);
+  x.writing = true;
+  x.write_id = action.save;
+  x.write_step = action.step;
+  x.write_round = action.round;
+  shares_[action.step][r] = x.image.content;
+  if (r != 0) {
+    const auto ended = ended_.find(action.round);
+    if (declined_.count(action.round) > 0) {
+      after(1, [=, this] { write_ended(r, Outcome::overtaken); });
+    } else if (ended != ended_.end()) {
+      after(1, [=, this, outcome = ended->second] { write_ended(r, outcome); });
+    }
+    return;
+  }
+  const std::uint64_t k = key(static_cast<std::uint64_t>(action.save) + 77);
+  Ms lasts = between(52, k, write_ms_ * 8 / 10, write_ms_);
+  if (faulty() && happens(slow, k, 30)) lasts *= between(53, k, 2, 8);
+  if (faulty() && happens(hang, k, 10)) lasts += between(54, k, 60'000, 1'500'000);
+  disk_ = {.busy = true,
+           .step = action.step,
+           .round = action.round,
+           .bad = faulty() && happens(fail, k, 25),
+           .began = now_,
+           .rest = lasts,
+           .since = now_,
+           .patience = -1,
+           .timer = disk_.timer};
+  write_goes_on();
+}
+
+// Under the limit a write takes three times as long.
+void SimulatedRun::write_goes_on() {
+  const bool limited = has(write_limit) && leader().limited;
+  disk_.since = now_;
+  after(disk_.rest * (limited ? 3 : 1), [this, timer = ++disk_.timer] {
+    if (disk_.busy && disk_.timer == timer) write_done();
+  });
+}
+
+void SimulatedRun::perform(int r, const LimitWrites& action) {
+  Rank& x = rank(r);
+  const bool was = std::exchange(x.limited, action.so);
+  if (r != 0 || !disk_.busy || disk_.patience >= 0 || was == action.so || !leader().writing) return;
+  disk_.rest = std::max<Ms>(disk_.rest - (now_ - disk_.since) / (has(write_limit) && was ? 3 : 1), 0);
+  write_goes_on();
+}
+
+void SimulatedRun::write_done() {
+  if (!leader().alive) return;
+  if (disk_.patience < 0) disk_.patience = now_ + 10'000;
+  const bool refused = refused_.count(disk_.round) > 0 && disk_.round >= 0;
+  const bool lacks = static_cast<int>(shares_[disk_.step].size()) < world_;
+  if (!disk_.bad && !superseded_ && lacks && !refused && now_ < disk_.patience) {
+    return after(50, [this, timer = disk_.timer] {
+      if (disk_.busy && disk_.timer == timer) write_done();
+    });
+  }
+  const Outcome outcome = superseded_                     ? Outcome::superseded
+                          : disk_.bad || lacks || refused ? Outcome::failed
+                                                          : Outcome::durable;
+  if (outcome == Outcome::durable) commit(disk_.step);
+  // A rank gives up its part when an end has come that somebody named to it.
+  if (calm_ && !broken_ && !named_end_within(1)) {
+    promise(Promise::undisturbed_saves_succeed, outcome == Outcome::durable,
+            "a save failed, and no disk did");
+  }
+  ended_[disk_.round] = outcome;
+  const Step step = disk_.step;
+  write_ended(0, outcome);
+  for (int r = 1; r < world_; ++r) {
+    if (!rank(r).writing || rank(r).write_step != step) continue;
+    after(between(55, key(static_cast<std::uint64_t>(now_)) + static_cast<std::uint64_t>(r), 1, 600),
+          [=, this] { write_ended(r, outcome); });
+  }
+}
+
+void SimulatedRun::commit(Step step) {
+  for (int r = 0; r < world_; ++r) {
+    const bool right = shares_[step].at(r) == rank(r).truth[static_cast<std::size_t>(step)];
+    promise(Promise::checkpoint_is_a_boundary, right, "a committed image holds no step boundary");
+  }
+  store_[step] = now_;
+  ++counted.commits;
+  last_commit_ = now_;
+  write_times_.push_back(now_ - disk_.began);
+  tell("commits step", 0, step);
+  if (has(mirror) && going_home_since_ < 0) go_home();
+}
+
+// The mirror copies the newest checkpoint, one at a time.
+void SimulatedRun::go_home() {
+  going_home_since_ = now_;
+  after(home_ms_, [this, step = store_.rbegin()->first] {
+    home_ = step;
+    going_home_since_ = -1;
+    give(0, CameHome{step, std::chrono::milliseconds(home_ms_)});
+    if (store_.rbegin()->first > step) go_home();
+  });
+}
+
+void SimulatedRun::write_ended(int r, Outcome outcome) {
+  Rank& x = rank(r);
+  if (!x.writing || !x.alive) return;
+  x.writing = false;
+  const Step step = x.write_step;
+  if (outcome == Outcome::failed) ++x.failures[step];
+  const bool alone = r == 0 && world_ == 1 && x.step == step && x.whole_evaluation && x.core->evaluating();
+  if (alone && outcome == Outcome::failed && !superseded_) {
+    // The image of the evaluation stands in for the save that failed, if anybody asked for it.
+    const Ms again = 2'100 + (has(slow_tidy) ? 20'100 : 100);
+    after(again, [=, this, at = now_, calls = x.evaluations] {
+      const Rank& y = rank(r);
+      const bool pressed = std::any_of(y.ends.begin(), y.ends.end(), [&](const Announced& end) {
+        return end.withdrawn == kFar && end.at > now_ && end.told <= at;
+      });
+      const bool forbidden = std::any_of(y.ends.begin(), y.ends.end(), [&](const Announced& end) {
+        return end.named && end.withdrawn > at && end.at > at && end.at < now_ + 20 * longest_write();
+      });
+      const bool asked = pressed || y.asked_in_evaluation;
+      if (!y.alive || y.exited || !y.core->evaluating() || y.evaluations != calls || !asked || forbidden)
+        return;
+      if (superseded_) return;
+      const auto written = y.written_at.find(step);
+      promise(Promise::evaluation_tries_again, written != y.written_at.end() && written->second > at,
+              "a save that failed in an evaluation was not tried again");
+    });
+  }
+  give(r, SaveEnded{x.write_id, outcome});
+  const Ms tidy = r != 0           ? 0
+                  : has(slow_tidy) ? between(56, key(static_cast<std::uint64_t>(now_)), 500, 20'000)
+                                   : 10;
+  after(tidy, [=, this] {
+    if (r == 0) disk_.busy = false;
+    give(r, WriterIdle{});
+  });
+}
+
+void SimulatedRun::perform(int r, const Decline& action) {
+  if (r != 0) {
+    refused_.insert(action.round);
+    return;
+  }
+  declined_.insert(action.round);
+  for (int other = 1; other < world_; ++other) {
+    if (!rank(other).writing || rank(other).write_round != action.round) continue;
+    after(2, [=, this] { write_ended(other, Outcome::overtaken); });
+  }
+}
+
+void SimulatedRun::perform(int r, const SendShare& action) {
+  promise(Promise::result_is_read, rank(r).result_known, "a share is sent before its late result is known");
+  shares_[action.step][r] = rank(r).image.content;
+  if (++sent_[action.step] == world_ - 1) after(5, [=, this] { give(0, SharesHere{action.step}); });
+}
+
+void SimulatedRun::perform(int /*r*/, const CallForHelp& /*action*/) {
+  after(20, [this] { give(0, HelpCalled{}); });
+}
+
+void SimulatedRun::perform(int r, const Settle& action) {
+  Rank& x = rank(r);
+  x.open.erase(action.save);
+  promise(Promise::settled_once, x.settled.insert(action.save).second, "a save was settled twice");
+  if (action.outcome == Outcome::durable) {
+    promise(Promise::acknowledged_is_durable, store_.count(action.step) > 0,
+            "a step was acknowledged and is not durable");
+    acknowledged_ = std::max(acknowledged_, action.step);
+  }
+  if (action.outcome == Outcome::overtaken) ++requests_;  // it is made again
+  if (!happens(on_save, key(static_cast<std::uint64_t>(action.save) + 200), 10)) return;
+  // The program's on_save calls request_save() or request_stop().
+  if (draw(59, key(static_cast<std::uint64_t>(action.save))) % 8 != 0) {
+    ++requests_;
+    return give(r, NoticeHeard{.source = 98, .kind = NoticeKind::checkpoint_now});
+  }
+  ++told_;
+  stop_told_ = x.stop_told = true;
+  only_sleeps_ = false;
+  ++open_ends_;
+  give(r, NoticeHeard{.source = 98, .kind = NoticeKind::stop, .at = kNever, .guessed = true});
+}
+
+// Votes and calls.
+
+void SimulatedRun::perform(int r, const PostVote& action) {
+  Rank& x = rank(r);
+  if (world_ == 1) return after(0, [=, this] { give(r, VoteResult{action.vote}); });
+  const int round = x.posted++;
+  Vote& ballot = ballots_[round];
+  ballot = voters_[round]++ == 0 ? action.vote : merged(ballot, action.vote);
+  if (voters_[round] < world_) return;
+  promise(Promise::votes_at_one_step, ballot.lowest == ballot.highest, "ranks voted at different steps");
+  const std::uint64_t k = key(static_cast<std::uint64_t>(round) + 5000);
+  if (faulty() && happens(vote_lost, k, 2)) {
+    broken_ = true;
+    for (int other = 0; other < world_; ++other) after(10'000, [this, other] { lose(other); });
+    return;
+  }
+  for (int other = 0; other < world_; ++other) {
+    const Ms delay = between(60, k + static_cast<std::uint64_t>(other), 1,
+                             faulty() && happens(vote_late, k, 20) ? 6'000 : 6);
+    after(delay, [=, this] { give(other, VoteResult{ballot}); });
+  }
+}
+
+void SimulatedRun::perform(int r, const Return& action) {
+  Rank& x = rank(r);
+  promise(Promise::calls_return, x.in_call == action.call, "a call returned that nobody made");
+  x.in_call = Call::none;
+  x.pausing = x.pausing && action.call != Call::step;
+  if (action.call == Call::evaluation_begin) {
+    ++x.evaluations;
+    x.asked_in_evaluation = false;
+    x.whole_evaluation = x.live == x.truth[static_cast<std::size_t>(x.step)];
+  }
+  if (action.call == Call::step) {
+    auto& told = saved_[x.step];
+    (action.saved ? told.first : told.second) = true;
+    promise(Promise::ranks_tell_the_same, !(told.first && told.second) || broken_,
+            "Decision::saved differs between ranks");
+    if (action.stop)
+      promise(Promise::result_is_read, x.result_known, "the loop ends before its late result is known");
+  }
+  const bool measured =
+      action.call == Call::evaluation_end && x.best_measured && calm_ && told_ == 0 && world_ == 1;
+  if (measured && x.live == x.truth[static_cast<std::size_t>(x.step)]) {
+    const bool open =
+        std::any_of(x.open.begin(), x.open.end(), [&](const auto& save) { return save.second == x.step; });
+    promise(Promise::best_is_saved, open || store_.count(x.step) > 0, "the best value's step is not saved");
+  }
+  after(0, [=, this] {
+    if (rank(r).alive && !rank(r).exited && !rank(r).lost) next(r, action.call, action.stop);
+  });
+}
+
+void SimulatedRun::perform(int r, const run::Quiet& action) { rank(r).quiet = action; }
+
+void SimulatedRun::perform(int r, const WakeAt& action) {
+  rank(r).wake = ms(action.at);
+  if (action.at == kNever) return;
+  after(std::max<Ms>(rank(r).wake - now_, 0), [=, this, at = rank(r).wake] {
+    if (rank(r).wake == at) give(r, TimeReached{});
+  });
+}
+
+void SimulatedRun::perform(int r, const LetMachineGo& action) {
+  rank(r).approved = action.so;
+  const bool durable = !store_.empty() && store_.rbegin()->first >= rank(r).step;
+  promise(Promise::approved_is_durable, !action.so || durable,
+          "the machine may end, and the step is not durable");
+}
+
+void SimulatedRun::perform(int /*r*/, const TellOutcome& action) {
+  for (int other = 1; other < world_; ++other) {
+    after(5, [=, this] { give(other, OutcomeTold{action.code, action.durable}); });
+  }
+}
+
+void SimulatedRun::perform(int /*r*/, const AskOthers& /*action*/) {
+  after(5, [this] {
+    const bool told =
+        std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& x) { return x.core->told_to_stop(); });
+    give(0, OthersAnswered{told});
+  });
+}
+
+// While an end stands or a stop was told, nobody limits writes.
+void SimulatedRun::check_pressure(int r) {
+  const Rank& x = rank(r);
+  if (x.exited) return;
+  bool stands = x.stop_told;
+  bool gone = !x.ends.empty();
+  for (const Announced& end : x.ends) {
+    stands = stands || (end.withdrawn > now_ && end.at > now_);
+    gone = gone && end.withdrawn <= now_;
+  }
+  if (stands) promise(Promise::limit_is_lifted, !x.limited, "an end is near, and writes are limited");
+  if (!gone || world_ > 1 || stop_told_ || superseded_ || broken_ || x.core->leaving()) return;
+  promise(Promise::limit_is_restored, x.limited, "no end stands, and writes are not limited");
+}
+
+// The end.
+
+void SimulatedRun::perform(int r, const Exit& action) {
+  Rank& x = rank(r);
+  tell("exits with", r, action.code);
+  promise(Promise::saves_are_settled, x.open.empty(), "a save was never settled");
+  check_exit(r, action.code);
+  x.exited = true;
+  if (r == 0 || last_code_ < 0) last_code_ = action.code;
+  check_over();
+}
+
+void SimulatedRun::check_exit(int r, int code) {
+  Rank& x = rank(r);
+  const Step newest = store_.empty() ? -1 : store_.rbegin()->first;
+  const bool told_an_end = told_ > 0 && !only_sleeps_;
+  const auto failing = [this](Fault fault) { return has(fault); };
+  if (code == 0) {
+    const bool right = newest >= x.step && (x.step >= last_ || has(evaluation_throws)) &&
+                       !(superseded_ && last_commit_ < began_);
+    promise(Promise::code_0_is_complete, right, "exit code 0, and the run is not complete and durable");
+  }
+  const bool waited = r != 0 && now_ - x.call_since >= 3'600'000;  // for rank 0's outcome
+  if (code == 75)
+    promise(Promise::code_75_was_told, told_an_end || broken_ || waited,
+            "exit code 75, and nobody told the run to stop");
+  if (code == 76)
+    promise(Promise::code_76_has_a_newer_attempt, superseded_, "exit code 76 without a newer attempt");
+  if (code == 70)
+    promise(Promise::code_70_is_a_defect, torn_called_ || has(evaluation_throws),
+            "exit code 70, and the program did all right");
+  if (r != 0) return;
+  if (calm_ && stop_ends_by_ >= 0 && told_ == 1) {
+    promise(Promise::stop_ends_in_time, now_ <= stop_ends_by_, "the run was told to stop, and ended late");
+  }
+  if (code == 74) {
+    const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails);
+    const bool tried = x.failures[x.step] >= 1;
+    promise(Promise::code_74_had_a_failure, disk || (told_an_end && newest < 0),
+            "exit code 74, and no disk failed");
+    const bool once = !told_an_end && !broken_ && !failing(stage_fails) && x.failures[x.step] < 2;
+    promise(Promise::code_74_tried_twice, !once,
+            tried ? "exit code 74 after a single try" : "exit code 74 without a try");
+  }
+  if (x.writing && !broken_) {
+    Ms first = kFar;
+    bool own_named = false;
+    bool others_named = false;
+    for (int other = 0; other < world_; ++other) {
+      for (const Announced& end : rank(other).ends) {
+        if (end.sleeps) continue;
+        first = std::min(first, end.at);
+        (other == 0 ? own_named : others_named) |= end.named;
+      }
+    }
+    if (!own_named) {
+      promise(others_named ? Promise::end_of_others_ends_no_wait : Promise::guess_ends_no_wait,
+              first == kFar ? stop_told_ : now_ >= first + 290'000,
+              "a write was given up, and no named end has come");
+    }
+  }
+  if (code == 75 && calm_ && newest < x.step && !last_tried_ && x.in_call == Call::finish && !broken_) {
+    const auto cost = x.core->costs().commit;
+    Ms left = kFar;
+    for (const Rank& other : ranks_) {
+      for (const Announced& end : other.ends) {
+        if (end.named && end.withdrawn > finish_at_ && end.at > finish_at_)
+          left = std::min(left, end.at - finish_at_);
+      }
+    }
+    if (!busy_at_finish_ && cost) {
+      promise(Promise::last_save_is_not_left_out, left <= ms(*cost) + 300,
+              "the last save was left out, and there was time");
+    }
+  }
+  const bool counts = every_ == 500 && every_ms_ == 0 && !has(automatic) && told_ == 0 && !broken_ &&
+                      !failing(stage_fails) && !failing(fail) && !failing(spoil);
+  if (counts) {
+    promise(Promise::request_is_served_once, x.saves_begun <= requests_ + 3,
+            "more saves than anybody asked for");
+  }
+}
+
+// Somebody named an end within that time, to any rank. Rank 0 may hear a minute later that it is withdrawn.
+bool SimulatedRun::named_end_within(Ms within) const {
+  for (const Rank& x : ranks_) {
+    for (const Announced& end : x.ends) {
+      const bool stands = policy_ == OnNotice::exit || now_ < end.withdrawn + 60'000;
+      if (end.named && stands && end.at - now_ < within) return true;
+    }
+  }
+  return false;
+}
+
+void SimulatedRun::perform(int r, const Say& action) {
+  counted.remarks |= 1ULL << static_cast<unsigned>(action.what);
+  tell("says", r, static_cast<std::int64_t>(action.what));
+  if (action.what == Remark::pausing) {
+    rank(r).pausing = true;
+    promise(Promise::sleep_pauses_nothing, !only_sleeps_, "the run pauses for a machine that will wake up");
+  }
+  if (action.what == Remark::going_on) rank(r).pausing = false;
+  if (action.what == Remark::not_home) said_not_home_ = true;
+  if (action.what != Remark::too_late) return;
+  const Ms cost = ms(leader().core->costs().commit.value_or(Duration::zero()));
+  const Ms age = leader().writing ? now_ - disk_.began : 0;
+  const Ms within = 2 * std::max(cost, age) + ms(leader().core->costs().step) + 10'000;
+  promise(Promise::too_late_has_a_named_end, named_end_within(within),
+          "too late for a save, and no named end is near");
+}
+
+}  // namespace holdfast::simulation
