@@ -219,6 +219,10 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drought-hours", type=float, default=8, help="the longest")
     parser.add_argument("--missed", type=float, default=0.05, help="share of losses without a notice")
     parser.add_argument("--zones", type=int, default=3)
+    parser.add_argument(
+        "--recommended", type=float, default=0.6, help="share of machines with a rebalance recommendation"
+    )
+    parser.add_argument("--lead", type=float, default=20, help="minutes from that to the end (%(default)s)")
 
 
 # Commands. Imports are here so that --help is quick.
@@ -317,11 +321,14 @@ def _rehearse(account: Account, options: argparse.Namespace) -> Answer:
 def _simulate(account: Account, options: argparse.Namespace) -> Answer:
     from holdfast_aws.prices import with_file
     from holdfast_aws.simulate import Assumptions, compare
+    from holdfast_aws.simulate_standby import beside
 
     if options.draw < 1 or options.zones < 1 or not 0 < options.hours <= 1000 or options.fallback_minutes < 1:
         raise UsageError(
             "simulate: --draw, --zones, --hours (1000 at most) and --fallback-minutes are above 0"
         )
+    if not 0 <= options.recommended <= 1 or options.lead < 0:
+        raise UsageError("simulate: --recommended is a share from 0 to 1, --lead a time in minutes")
     prices = with_file(options.prices)
     if options.on_demand_price is None and options.type not in prices:
         raise UsageError(
@@ -337,5 +344,8 @@ def _simulate(account: Account, options: argparse.Namespace) -> Answer:
         drought=options.drought,
         drought_hours=options.drought_hours,
         zones=options.zones,
+        recommended=options.recommended,
+        lead=options.lead,
     )
-    return compare(given, options.draw, options.seed, options.fallback_minutes)
+    answer = compare(given, options.draw, options.seed, options.fallback_minutes)
+    return beside(answer, given, options.draw, options.seed)
