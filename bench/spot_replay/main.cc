@@ -65,14 +65,14 @@ void print_lives(const std::vector<Duration>& lives, const Options& options) {
 
 void print_table(const std::vector<Replayed>& rows) {
   using enum Table::Align;
-  Table table({left, right, right, right, right, right});
-  table.add({"", "LOST/PREEMPTION", "START-UP", "THE REST", "GOODPUT", "SAVES/LIFE"});
+  Table table({left, right, right, right, right, right, right});
+  table.add({"", "LOST/PREEMPTION", "START-UP", "THE REST", "PAID TWICE", "GOODPUT", "SAVES/LIFE"});
   for (const Replayed& row : rows) {
     const double count = static_cast<double>(row.preemptions);
     const double startup = minutes(row.startup) / count;
     table.add({row.what, format_log("{:.1f} min", {row.lost_minutes()}), format_log("{:.1f} min", {startup}),
                format_log("{:.1f} min", {row.lost_minutes() - startup}),
-               format_log("{:.1f} %", {100 * row.goodput()}),
+               format_log("{:.1f} min", {row.twice_minutes()}), format_log("{:.1f} %", {100 * row.goodput()}),
                format_log("{:.1f}", {static_cast<double>(row.saves) / count})});
   }
   table.print(std::cout);
@@ -97,7 +97,9 @@ int run(Options& options) {
                           : read_machine_lives(std::filesystem::path(options.csv));
   print_lives(lives, options);
   using std::chrono::minutes;
-  print_table({replay_holdfast(lives, replay),
+  print_table({replay_holdfast(lives, replay), replay_standby(lives, replay, StandBy::on_notice),
+               replay_standby(lives, replay, StandBy::on_rebalance),
+               replay_standby(lives, replay, StandBy::always),
                replay_epochs(lives, replay, minutes(60), true, "hourly epoch, sleeps on notice"),
                replay_epochs(lives, replay, minutes(30), false, "30-minute epoch"),
                replay_epochs(lives, replay, minutes(10), false, "every 10 min, no notice heard")});

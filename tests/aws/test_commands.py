@@ -563,7 +563,14 @@ def test_simulate_prints_a_row_a_mode(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["simulate", "--draw", "3", "--hours", "2"], lambda name: None) == 0
     out = capsys.readouterr().out
     assert all(mode in out for mode in ("spot ", "spot with fallback", "on-demand"))
-    for wrong in (["--draw", "0"], ["--hours", "0"], ["--zones", "0"], ["--fallback-minutes", "0"]):
+    assert all(f"\n{strategy} " in out for strategy in ("never", "on-notice", "on-rebalance", "always"))
+    for wrong in (
+        ["--draw", "0"],
+        ["--hours", "0"],
+        ["--zones", "0"],
+        ["--lead", "-1"],
+        ["--recommended", "2"],
+    ):
         assert main(["simulate", *wrong], lambda name: None) == 64
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast_aws import simulate
+from holdfast_aws import simulate, simulate_standby
 from holdfast_aws.plan import LaunchPlan
-from holdfast_aws.simulate import STRATEGIES, Assumptions, BrokenRuleError, Mersenne64, compare, life_minutes
+from holdfast_aws.simulate import Assumptions, BrokenRuleError, Mersenne64, compare, life_minutes
+from holdfast_aws.simulate_standby import STRATEGIES, Life, Relayed, relay, rows
 
 
 def test_draws_what_cpp_draws() -> None:
@@ -77,7 +78,7 @@ def test_the_default_strategy_costs_least(price_spread: float, life_spread: floa
     given = Assumptions(work_hours=12, price_spread=price_spread, life_spread=life_spread)
     rows = compare(given, 40, 1, 20).data["strategies"]
     default = LaunchPlan("", ()).strategy
-    (other,) = STRATEGIES.keys() - {default}
+    (other,) = simulate.STRATEGIES.keys() - {default}
     assert rows[default]["dollars"] < rows[other]["dollars"]
     if life_spread > 1:
         assert rows[default]["interruptions"] > rows[other]["interruptions"], (
@@ -88,3 +89,70 @@ def test_the_default_strategy_costs_least(price_spread: float, life_spread: floa
 def test_strategies_choose_alike_where_prices_are_equal() -> None:
     rows = compare(Assumptions(work_hours=6, price_spread=1), 5, 1, 20).data["strategies"]
     assert rows["price-capacity-optimized"] == rows["capacity-optimized"]
+
+
+# Standbys
+
+DULL = Assumptions(drought=0, missed=0)
+
+
+def relayed(
+    monkeypatch: pytest.MonkeyPatch, strategy: str, minutes: float, *lives: Life, given: Assumptions = DULL
+) -> Relayed:
+    """A training of so many minutes of steps, on these machines and then on one that stays."""
+    more = [*lives, Life(10_000, False, False, 0)]
+    monkeypatch.setattr(simulate_standby, "Lives", lambda *_: more)
+    return relay(1, Assumptions(**{**given.__dict__, "work_hours": minutes / 60}), strategy)
+
+
+HOUR = Life(60, noticed=True, recommended=False, drought=0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "life", "wall", "twice"),
+    [
+        # Start-up 5 min, 1.5 min of work lost: 53.5 min of the first machine's count, 10 of the second's.
+        ("never", HOUR, 60 + 5 + 10, 0),
+        ("on-notice", HOUR, 58 + 5 + 10, 2),
+        ("on-notice", Life(60, False, False, 0), 60 + 5 + 10 + 4.5, 0),
+        ("on-notice", Life(60, True, False, 30), 60 + 30 + 5 + 10, 0),
+        # It boots after 40 min, is ready after 45, and takes over: 40 min of the first machine's count.
+        ("on-rebalance", Life(60, True, True, 0), 45.4 + 23.5, 5.4),
+        ("on-rebalance", HOUR, 58 + 5 + 10, 2),
+        # Ready long since, it takes over at the notice, which is 2 min before the end.
+        ("always", HOUR, 58.4 + 10.5, 53.4 + 10.5),
+        ("always", Life(60, True, False, 30), 58.4 + 10.5, 53.4),
+    ],
+)
+def test_what_a_standby_saves(
+    monkeypatch: pytest.MonkeyPatch, strategy: str, life: Life, wall: float, twice: float
+) -> None:
+    done = relayed(monkeypatch, strategy, 63.5, life, Life(10_000, False, False, 0))
+    assert done.wall == pytest.approx(wall)
+    assert done.twice == pytest.approx(twice)
+    assert done.interruptions == 1
+
+
+def test_a_standby_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = relayed(monkeypatch, "on-notice", 63.5, HOUR, Life(1, False, False, 0))
+    assert done.interruptions == 1, "the second machine never had the run"
+    assert done.wall == pytest.approx(59 + 5 + 10)
+    assert done.twice == pytest.approx(2)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_minute_is_paid_for_once_or_twice(strategy: str) -> None:
+    for seed in range(40):
+        done = relay(seed, Assumptions(work_hours=12, drought=0.4), strategy)
+        assert done.trained == 12 * 60
+        assert done.paid == pytest.approx(done.wall - done.dry + done.twice)
+        assert strategy != "never" or done.twice == 0
+
+
+def test_an_earlier_standby_loses_less_and_costs_more() -> None:
+    table = list(rows(Assumptions(work_hours=12), 40, 1).values())
+    lost = [row["lost_minutes"] for row in table]
+    assert lost == sorted(lost, reverse=True)
+    twice = [row["twice_minutes"] for row in table]
+    assert twice == sorted(twice)
+    assert twice[2] < 3

@@ -235,6 +235,10 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
         default=4,
         help="lives in the deepest pool to the shallowest (%(default)s)",
     )
+    parser.add_argument(
+        "--recommended", type=float, default=0.6, help="share of machines with a rebalance recommendation"
+    )
+    parser.add_argument("--lead", type=float, default=20, help="minutes from that to the end (%(default)s)")
 
 
 # Commands. Imports are here so that --help is quick.
@@ -333,6 +337,7 @@ def _rehearse(account: Account, options: argparse.Namespace) -> Answer:
 def _simulate(account: Account, options: argparse.Namespace) -> Answer:
     from holdfast_aws.prices import with_file
     from holdfast_aws.simulate import Assumptions, compare
+    from holdfast_aws.simulate_standby import beside
 
     if options.draw < 1 or options.zones < 1 or not 0 < options.hours <= 1000 or options.fallback_minutes < 1:
         raise UsageError(
@@ -340,6 +345,8 @@ def _simulate(account: Account, options: argparse.Namespace) -> Answer:
         )
     if not 1 <= options.price_spread <= 100 or not 1 <= options.life_spread <= 100:
         raise UsageError("simulate: --price-spread and --life-spread are 1 to 100")
+    if not 0 <= options.recommended <= 1 or options.lead < 0:
+        raise UsageError("simulate: --recommended is a share from 0 to 1, --lead a time in minutes")
     prices = with_file(options.prices)
     if options.on_demand_price is None and options.type not in prices:
         raise UsageError(
@@ -357,5 +364,8 @@ def _simulate(account: Account, options: argparse.Namespace) -> Answer:
         zones=options.zones,
         price_spread=options.price_spread,
         life_spread=options.life_spread,
+        recommended=options.recommended,
+        lead=options.lead,
     )
-    return compare(given, options.draw, options.seed, options.fallback_minutes)
+    answer = compare(given, options.draw, options.seed, options.fallback_minutes)
+    return beside(answer, given, options.draw, options.seed)

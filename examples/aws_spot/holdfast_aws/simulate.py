@@ -100,6 +100,8 @@ class Assumptions:
     drought: float = 0.2  # share of interruptions after which there is no spot machine for a while
     drought_hours: float = 8.0  # the longest; evenly in its logarithm, from 10 min
     zones: int = 3
+    recommended: float = 0.6  # share of machines with a rebalance recommendation, as one user counted
+    lead: float = 20.0  # minutes before the end that it comes
 
 
 @dataclass

@@ -144,4 +144,75 @@ TEST(SpotReplay, AMachineThatNeverGetsToAStepLosesItsLife) {
   EXPECT_EQ(ours.saves, 0);
 }
 
+TEST(Standby, BootsAtTheNoticeAndTheDeadlineComesFirst) {
+  ReplayOptions options = all_noticed();
+  options.poll = 0s;
+  const std::vector<Duration> lives{1h, 1h};
+  const Replayed alone = replay_holdfast(lives, options);
+  const Replayed two = replay_standby(lives, options, StandBy::on_notice);
+  EXPECT_EQ(two.preemptions, 2);
+  EXPECT_EQ(two.most_steps_lost, 0);
+  // The second is up 2 min before the first one ends. Both end with their last commit, 14 to 16 s before.
+  const Duration wall = lives[0] - options.notice + lives[1];
+  EXPECT_LE(two.up, wall - 16s + options.step);
+  EXPECT_GE(two.up, wall - 16s - options.commit);
+  EXPECT_LE(two.twice, options.notice);
+  EXPECT_GT(two.twice, options.notice - 36s);
+  EXPECT_EQ(two.kept, alone.kept);
+}
+
+TEST(Standby, ThatIsReadyBeforeTheDeadlineTakesOverAtOnce) {
+  ReplayOptions options = all_noticed();
+  options.poll = 0s;
+  options.startup = 60s;
+  const Replayed two = replay_standby({1h, 1h}, options, StandBy::on_notice);
+  EXPECT_EQ(two.startup, options.startup + options.hand_over);
+  // Until it is ready, and for the last commit.
+  EXPECT_GE(two.twice, options.startup + options.commit);
+  EXPECT_LE(two.twice, options.startup + options.commit + 2 * options.step);
+}
+
+TEST(Standby, ThatDiesIsReplacedAtItsEnd) {
+  ReplayOptions options = all_noticed();
+  options.poll = 0s;
+  options.startup = 60s;
+  const Replayed two = replay_standby({1h, 20s, 1h}, options, StandBy::on_notice);
+  EXPECT_EQ(two.preemptions, 2) << "the second machine never had the run";
+  EXPECT_EQ(two.startup, options.startup + options.hand_over);
+  EXPECT_GE(two.twice, 20s + options.startup + options.commit);
+}
+
+TEST(Standby, WithoutANoticeNobodyStandsBy) {
+  ReplayOptions options = all_noticed();
+  options.missed = 1;
+  const auto lives = draw_machine_lives(100, 5);
+  const Replayed two = replay_standby(lives, options, StandBy::on_notice);
+  EXPECT_EQ(two.twice, 0s);
+  EXPECT_EQ(two.kept, replay_holdfast(lives, options).kept);
+  EXPECT_EQ(two.up, replay_holdfast(lives, options).up);
+}
+
+TEST(Standby, ALostMachinesRunGoesToItsStandbyAfterTheSilence) {
+  ReplayOptions options = all_noticed();
+  options.missed = 1;
+  const Replayed two = replay_standby({1h, 3h}, options, StandBy::always);
+  EXPECT_EQ(two.startup, options.startup + options.silence + options.hand_over);
+  EXPECT_EQ(two.twice, 1h - options.startup);
+}
+
+TEST(Standby, OnDrawnLivesEarlierIsBetterAndDearer) {
+  const auto lives = draw_machine_lives(200, 1);
+  ReplayOptions options;
+  options.step = 2s;
+  const double alone = replay_holdfast(lives, options).lost_minutes();
+  const Replayed notice = replay_standby(lives, options, StandBy::on_notice);
+  const Replayed rebalance = replay_standby(lives, options, StandBy::on_rebalance);
+  const Replayed always = replay_standby(lives, options, StandBy::always);
+  EXPECT_LE(notice.lost_minutes(), alone - 1.5);
+  EXPECT_LT(rebalance.lost_minutes(), notice.lost_minutes());
+  EXPECT_LT(always.lost_minutes(), rebalance.lost_minutes());
+  EXPECT_LE(rebalance.twice_minutes(), 3);
+  EXPECT_LE(notice.twice_minutes(), 2);
+}
+
 }}  // namespace holdfast::bench
