@@ -151,6 +151,13 @@ inline constexpr EnvVariable kEnvMirrorHome{
     "HOLDFAST_MIRROR_HOME",
     "the HOME of holdfast supervise --mirror. It has prepared the start in its run directory: "
     "there a trainer's own home option is ignored"};
+// `holdfast supervise --standby` sets these two. See docs/standby.md.
+inline constexpr EnvVariable kEnvStandby{
+    "HOLDFAST_STANDBY",
+    "1: this program stands by: its resume() claims nothing while another attempt holds the run (default 0)"};
+inline constexpr EnvVariable kEnvTakeoverAfter{
+    "HOLDFAST_TAKEOVER_AFTER",
+    "how long the holder of the run gives no sign before a standby takes over (default: for ever)"};
 // See WritingOptions::give_up_unsaved.
 inline constexpr EnvVariable kEnvGiveUpUnsaved{"HOLDFAST_GIVE_UP_UNSAVED",
                                                "time after which a run whose saves fail ends with 74; 0s: "

@@ -28,6 +28,7 @@ void add_import(CLI::App& app, Command& chosen);
 void add_prune(CLI::App& app, Command& chosen);
 void add_mirror(CLI::App& app, Command& chosen);
 void add_fetch(CLI::App& app, Command& chosen);
+void add_takeover(CLI::App& app, Command& chosen);
 void add_report(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
 void add_health(CLI::App& app, Command& chosen);

@@ -115,6 +115,7 @@ int run_program(std::vector<std::string> arguments) {
   add_prune(app, chosen);
   add_mirror(app, chosen);
   add_fetch(app, chosen);
+  add_takeover(app, chosen);
   add_report(app, chosen);
   add_status(app, chosen);
   add_health(app, chosen);

@@ -70,6 +70,12 @@ bool SupervisedRun::is_ours(const AttemptWord& word, const RunNews& news, Attemp
   });
 }
 
+// By its name alone: beside a standby other attempts begin that have none.
+bool SupervisedRun::has_claimed(const RunNews& news) const {
+  return std::any_of(news.attempts.begin(), news.attempts.end(),
+                     [this](const AttemptWord& word) { return word.claimant.supervisor.starts_with(life_); });
+}
+
 bool SupervisedRun::is_of_this_life(const AttemptWord& word) const {
   return word.attempt != 0 && is_ours(word, {.attempts = {word}}, before_.value_or(0), life_);
 }

@@ -39,6 +39,8 @@ class SupervisedRun {
   // `news` must include attempts newer than this.
   AttemptNumber since() const { return first_.value_or(0); }
   std::int64_t durable_step() const { return durable_step_; }  // newest one that the directory told; -1: none
+  // An attempt of the life that begin() opened has claimed the run.
+  bool has_claimed(const RunNews& news) const;
   // True if the attempt belongs to the life that begin() opened.
   bool is_of_this_life(const AttemptWord& word) const;
   // An attempt that is neither this supervisor's nor finished; nullptr: none.

@@ -99,6 +99,7 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
     view.durable_since = staged_at(examine(*run, state->checkpoint, Depth::index));
   }
   view.home = read_home_record(*run);
+  view.standby = read_standby_sign(*run);
   if (auto stalls = stall_files(*run); !stalls.empty()) view.stall = std::move(stalls.back());
   try {
     view.volume = volume_space(directory);

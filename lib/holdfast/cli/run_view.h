@@ -17,6 +17,7 @@
 #include "holdfast/mirror/home_record.h"
 #include "holdfast/store/claim.h"
 #include "holdfast/store/run_progress.h"
+#include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -34,8 +35,9 @@ struct RunView {
   // Why the next start would end with 78; empty: it would not, or the attempt still runs.
   std::string refusal = {};
   std::optional<VolumeSpace> volume = {};
-  std::optional<HomeRecord> home = {};  // nullopt: no mirror was ever here
-  std::string stall = {};               // the newest "attempts/<n>.stall.txt"; empty: none
+  std::optional<HomeRecord> home = {};      // nullopt: no mirror was ever here
+  std::optional<StandbySign> standby = {};  // nullopt: none waits
+  std::string stall = {};                   // the newest "attempts/<n>.stall.txt"; empty: none
 
   // The attempt said how it ended, in its state or at least in its ledger.
   bool ended() const;

@@ -52,6 +52,7 @@ class Report {
     report["blind"] = blind_sources();
     put_volume(report);
     put_home(report);
+    put_standby(report);
     if (!view_.stall.empty()) report["stall"] = view_.stall;
     return report;
   }
@@ -350,6 +351,21 @@ class Report {
     told["failing_s"] = failing ? Json(to_seconds(since(*failing, view_.now))) : Json(nullptr);
     told["superseded"] = home.superseded;
     report["home"] = told;
+  }
+
+  // `age_s`: of its last sign. It renews that every two seconds.
+  void put_standby(Json& report) const {
+    if (!view_.standby) return;
+    const StandbySign& standby = *view_.standby;
+    const auto age = [&](std::int64_t ms) {
+      return to_seconds(since(WallTime(std::chrono::milliseconds(ms)), view_.now));
+    };
+    const bool ready = !standby.checkpoint.empty();
+    report["standby"] = {{"host", standby.host},
+                         {"step", ready ? Json(standby.step) : Json(nullptr)},
+                         {"checkpoint", ready ? Json(standby.checkpoint) : Json(nullptr)},
+                         {"waits_s", age(standby.since_ms)},
+                         {"age_s", age(standby.unix_ms)}};
   }
 
   const RunView& view_;

@@ -125,6 +125,18 @@ std::string home_text(const Json& report) {
   return text;
 }
 
+// "host b: step 1,200 at hand, waits for 12m"
+std::string standby_text(const Json& report) {
+  const Json& standby = member(report, "standby");
+  const auto age = number_in(standby, "age_s");
+  if (!age) return {};
+  const std::string host = "host " + text_in(standby, "host") + ": ";
+  if (*age > 30) return host + "gave its last sign " + time_in(standby, "age_s").value() + " ago";
+  const auto step = count_in(standby, "step");
+  return host + (step ? "step " + format_count(*step) + " at hand" : "nothing at hand yet") + ", waits for " +
+         time_in(standby, "waits_s").value_or("0s");
+}
+
 std::string home_trouble(const Json& report) {
   const Json& home = member(report, "home");
   const Json& superseded = member(home, "superseded");
@@ -233,6 +245,7 @@ std::vector<std::string> status_screen(const Json& report, const Paint& paint, s
     screen.row("at risk", risk_text(report));
   }
   screen.row("home", home_text(report));
+  screen.row("standby", standby_text(report));
   screen.row("home error", home_trouble(report), Color::bad);
   screen.row("next save", next_save_text(report));
   screen.row("saves", saves_text(report));

@@ -22,6 +22,20 @@ int run_supervise(const SuperviseRequest& options) {
   if (!options.stall_timeout.empty() && options.directory.empty()) {
     throw UsageError("--stall-timeout needs --directory: the run's ledger there tells its steps");
   }
+  if (options.standby && options.directory.empty()) {
+    throw UsageError("--standby needs --directory: the run directory, which the holder of the run shares");
+  }
+  if (!options.takeover_after.empty()) {
+    if (!options.standby) throw UsageError("--takeover-after is for --standby");
+    // A trainer tells its step every 10 s.
+    if (duration_of("--takeover-after", options.takeover_after) < std::chrono::seconds(30)) {
+      throw UsageError("--takeover-after " + options.takeover_after +
+                       ": at least 30s, because a trainer that lives gives a sign every 10 s only");
+    }
+  }
+  if (options.standby && !options.mirror.empty()) {
+    throw UsageError("--standby with --mirror is not possible: give the directory that both machines share");
+  }
   if (options.mirror.empty()) return run_apart([&] { return Supervisor(options).run(); });
   if (options.directory.empty()) {
     throw UsageError("--mirror needs --directory: the run directory whose checkpoints go home");
@@ -75,6 +89,9 @@ committed one), HOLDFAST_EXIT_CODE, HOLDFAST_REASON and HOLDFAST_DEADLINE (UTC);
 Exit code: that of the last COMMAND, or 128 + N if signal N ended it. 70 if --on-complete failed, if COMMAND exited
 with 0 but began no attempt or left one that did not end, or if its step stalled twice in a row. 75 if the run is
 complete, but with --mirror its last checkpoint is not home.
+
+A standby ends with 0 if the run is complete without it, and with the holder's code if nobody may go on (64, 76, 78).
+After SIGTERM it ends with 75 within a second. Once it has taken over, it supervises as any other.
 
 Example:
   holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train --checkpoint-dir /mnt/ckpt/run1)";
@@ -140,6 +157,24 @@ void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
            "restarted");
 }
 
+namespace {
+
+void add_standby_options(CLI::App& command, SuperviseRequest& request) {
+  command.add_flag("--standby", request.standby,
+                   "be ready to go on with a run that another machine holds: start COMMAND now, and let its "
+                   "resume() read ahead and wait. It claims nothing until the holder has ended as "
+                   "interrupted or has given up. Needs --directory, shared with the holder "
+                   "(docs/standby.md)");
+  command
+      .add_option("--takeover-after", request.takeover_after,
+                  "with --standby: also take over from a holder that has given no sign for this long, at "
+                  "least 30s. Default: never; `holdfast takeover DIR` tells a standby that the holder is "
+                  "gone")
+      ->type_name("TIME");
+}
+
+}  // namespace
+
 void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Command& chosen) {
   const auto options = std::make_shared<SuperviseRequest>();
   // CLI11 never saw these words: it would split an argument such as [1,2].
@@ -152,6 +187,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
                    "trains, and which notices came. With several hosts: only on rank 0's host")
       ->type_name("DIR");
   add_supervise_options(*command, *options);
+  add_standby_options(*command, *options);
   command->footer(kSuperviseFooter);
   command->callback([options, &chosen] { chosen = [options] { return run_supervise(*options); }; });
 }

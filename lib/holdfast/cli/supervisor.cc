@@ -73,6 +73,7 @@ Supervisor::Supervisor(const SuperviseRequest& options, MirrorProcess* mirror)
       uptime_(uptime_here()),
       stop_signal_(stop_signal_for(options.command)),
       signalled_time_(deadline_signal()),
+      stands_by_(options.standby),
       stall_watch_(stall_limit(options)) {
   watches_steps_ = !options.directory.empty() && stall_limit(options) != Duration::zero();
   if (watches_steps_) tail_ = std::make_shared<LedgerTail>(options.directory);
@@ -82,7 +83,8 @@ int Supervisor::run() {
   RunNews before = news();
   // A trainer without its supervisor may still commit. A second one beside it would fence it off and lose
   // that work.
-  if (const auto orphan = orphaned_trainer(before)) {
+  // A standby does the holder no harm.
+  if (const auto orphan = stands_by_ ? std::nullopt : orphaned_trainer(before)) {
     if (!end_orphan(*orphan, to_text(before.attempts.front()))) {
       return give_up(kFailed, "the trainer of a supervisor that was killed does not end");
     }
@@ -98,7 +100,9 @@ int Supervisor::run() {
                         {{kEnvSupervisor.name, account_.life()},
                          {kEnvSupervisedSince.name, std::to_string(since_)},
                          {kEnvSupervisedUptime.name, uptime_},
-                         {kEnvMirrorHome.name, options_.mirror}},
+                         {kEnvMirrorHome.name, options_.mirror},
+                         {kEnvStandby.name, stands_by_ ? "1" : ""},
+                         {kEnvTakeoverAfter.name, stands_by_ ? options_.takeover_after : ""}},
                         inbox_);
     if (child.id() > 0) log_info("supervising process {}", static_cast<std::int64_t>(child.id()));
     const Attended attended = attend(child);
@@ -107,6 +111,7 @@ int Supervisor::run() {
                      "processes of the command do not end at SIGKILL");
     }
     const RunNews after = news();
+    stands_by_ = stands_by_ && !account_.has_claimed(after);
     Judgement life = judge(child.ending(), after, began);
     if (!attended.stood_still.empty()) {
       life.remark = attended.stood_still + "; " + (life.remark.empty() ? to_text(life.ending) : life.remark);
@@ -134,7 +139,7 @@ int Supervisor::run() {
       log_info("asked to stop while nothing ran; not started again");
       return leave(life.ending.code());
     }
-    if (const AttemptWord* const other = account_.newer_attempt(now)) {
+    if (const AttemptWord* const other = stands_by_ ? nullptr : account_.newer_attempt(now)) {
       log_info("{} has taken the run over; not started again", to_text(*other));
       return give_up(static_cast<int>(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }
@@ -179,8 +184,24 @@ bool Supervisor::answered(const Lookup<RunNews>& looking) {
 
 // Without a directory it takes the command's exit code as it is, and a long life as progress.
 Judgement Supervisor::judge(const Ending& ending, const RunNews& after, SteadyTime began) {
+  if (stands_by_) return judge_standby(ending, after);
   if (!options_.directory.empty()) return account_.end(ending, after);
   return {.ending = ending, .progress = Clock::real().now() - began >= kLongLife};
+}
+
+// Of a command that has claimed nothing. Other attempts may come and go meanwhile.
+Judgement Supervisor::judge_standby(const Ending& ending, const RunNews& after) const {
+  Judgement judged{.ending = ending};
+  const bool complete = !after.attempts.empty() && after.attempts.front().state &&
+                        after.attempts.front().state->phase == RunPhase::complete;
+  if (complete) {
+    judged.ending = {};
+    judged.remark = "the run is complete, and this standby is not needed";
+  } else if (ending.code() == 0) {
+    judged.ending = {.exit_code = kFailed};
+    judged.remark = to_text(ending) + ", but it has claimed nothing, and the run is not complete";
+  }
+  return judged;
 }
 
 // Keeps an earlier deadline: a life that was too short to get the notice again does not withdraw it.

@@ -40,6 +40,8 @@ struct SuperviseRequest {
   std::filesystem::path home_mount;
   std::string home_wait = "10min";
   double mirror_limit = 0;  // MB/s
+  bool standby = false;
+  std::string takeover_after;  // empty: never by silence
 };
 
 class MirrorProcess;
@@ -64,6 +66,7 @@ class Supervisor {
   RunNews news();
   bool answered(const Lookup<RunNews>& looking);
   Judgement judge(const Ending& ending, const RunNews& after, SteadyTime began);
+  Judgement judge_standby(const Ending& ending, const RunNews& after) const;
   std::optional<Duration> time_left(const RunNews& after);
   bool time_is_over(const RunNews& after) const;
   bool heard(const std::optional<int>& signal, const AttendedChild* child);
@@ -99,6 +102,7 @@ class Supervisor {
   const std::optional<Duration> signalled_time_;  // from SIGUSR1 to the end of this process's time
   std::optional<SteadyTime> own_end_;             // after such a SIGUSR1
   SupervisedRun account_;
+  bool stands_by_;                      // until the command has claimed the run
   std::optional<SteadyTime> deadline_;  // end of this machine
   std::optional<Lookup<RunNews>> looking_;
 

@@ -19,13 +19,15 @@ namespace internal {
 class RunDirectory;
 }
 
-// The values of "by" in the claims of a prune, an import and a mirror.
+// The values of "by" in the claims of a prune, an import, a mirror and a takeover.
 inline constexpr char kClaimedByPrune[] = "prune";
 inline constexpr char kClaimedByImport[] = "import";
 inline constexpr char kClaimedByMirror[] = "mirror";
+inline constexpr char kClaimedByTakeover[] = "takeover";
 // True if `by` names a program that claims a directory but never trains there.
 inline bool never_trains(const std::string& by) {
-  return by == kClaimedByPrune || by == kClaimedByImport || by == kClaimedByMirror;
+  return by == kClaimedByPrune || by == kClaimedByImport || by == kClaimedByMirror ||
+         by == kClaimedByTakeover;
 }
 
 // The highest attempt in the names of claims, states, checkpoints, `.damaged` and temporary files; 0: none.

@@ -21,6 +21,36 @@ class Arriving final : public ArrivingCopy {
   ArrivingBytes bytes_;
 };
 
+// A file whose reading can be ended between two blocks.
+class Stoppable final : public File {
+ public:
+  Stoppable(const File& file, const std::atomic<bool>& stopped) : file_(file), stopped_(stopped) {}
+  std::uint64_t size() const override { return file_.size(); }
+  std::size_t read_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    look();
+    return file_.read_at(buffer, offset);
+  }
+  std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
+    look();
+    return file_.read_uncached_at(buffer, offset);
+  }
+  void write_at(std::span<const std::byte> /*data*/, std::uint64_t /*offset*/) override { refuse(); }
+  void reserve(std::uint64_t /*length*/) override { refuse(); }
+  void truncate(std::uint64_t /*length*/) override { refuse(); }
+  void sync() override { refuse(); }
+  void close() override { refuse(); }
+
+ private:
+  void look() const {
+    if (stopped_)
+      throw Error("the read was ended, because the program was told to stop", ExitCode::interrupted);
+  }
+  [[noreturn]] static void refuse() { throw Error("a file that is only read"); }
+
+  const File& file_;
+  const std::atomic<bool>& stopped_;
+};
+
 std::unique_ptr<ArrivingCopy> arriving_copy(const File& file, const CheckpointIndex& index) {
   auto bytes = ArrivingBytes::of(file, index);
   return bytes ? std::make_unique<Arriving>(*std::move(bytes)) : nullptr;
@@ -90,7 +120,7 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   // First, because two states at once may not fit into memory.
   forget();
   if (listener_) listener_(index);
-  auto state = read_snapshot(file, index, threads_, mode);
+  auto state = read_snapshot(Stoppable(file, stopped_), index, threads_, mode);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
   auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
   const MutexLock lock(mutex_);

@@ -11,6 +11,7 @@
 // Threads: any; call when_reading() before all others.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -44,6 +45,8 @@ class FileVerifier final : public CopyVerifier {
   // `listener` gets every index whose state is about to be read and kept, on the reading thread, so that
   // other work can start beside the read. Its exceptions pass through.
   void when_reading(std::function<void(const CheckpointIndex&)> listener) { listener_ = std::move(listener); }
+  // Ends a read in progress, and every later one, with an Error: the process was told to stop. Any thread.
+  void stop_reading() { stopped_ = true; }
   // Releases the kept state. From now on full inspections keep nothing.
   void stop_keeping();
 
@@ -54,6 +57,7 @@ class FileVerifier final : public CopyVerifier {
   void forget();  // call before another state is read, so that there are never two
 
   const int threads_;
+  std::atomic<bool> stopped_{false};
   std::function<void(const CheckpointIndex&)> listener_;
   Mutex mutex_;
   bool keeping_ HOLDFAST_GUARDED_BY(mutex_) = true;

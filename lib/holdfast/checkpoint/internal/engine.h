@@ -36,6 +36,7 @@ struct Engine {
   ~Engine() {
     listener.stop();
     home.stop();
+    start.stop();
     run.book->no_more_news();
     heartbeat.stop(Heartbeat::kPatience);
     late.end();

@@ -68,7 +68,7 @@ bool Outlook::should_stop() noexcept {
     const auto notice = announced_.standing();
     if (!notice || notice->hibernates) return false;
     pursue(*notice);
-    return active_->policy == OnNotice::exit;
+    return policy() == OnNotice::exit;
   } catch (const std::bad_alloc&) {
     return false;  // asked again at the next step
   }
@@ -78,8 +78,11 @@ std::string Outlook::reason() const noexcept {
   if (writer_ != nullptr && writer_->superseded()) return writer_->superseded_reason();
   return text_or_out_of_memory([&] {
     if (stop_.leaving) return stop_.reason;
-    const bool exits = active_ && active_->policy == OnNotice::exit;
-    return announced_.stop_requested() || exits ? announced_.reason() : std::string();
+    const bool exits = active_ && policy() == OnNotice::exit;
+    const bool hands_over = exits && standby_ready_ && !announced_.stop_requested();
+    return announced_.stop_requested() || exits
+               ? announced_.reason() + (hands_over ? "; a standby goes on with the run" : "")
+               : std::string();
   });
 }
 
@@ -149,11 +152,12 @@ Plan Outlook::plan(const Reached& at) {
     }
     // A deadline that has passed forbids nothing: the machine lives, so the run tries.
     const bool guessed = notice->guessed || *notice->deadline <= now;
+    const OnNotice policy = this->policy();
     const Plan plan = plan_for_deadline(
         now, {.at = *notice->deadline, .hibernates = notice->hibernates, .guessed = guessed}, costs(),
-        standing, active_->policy);
+        standing, policy);
     if (plan.move == Move::go_on) return {.move = Move::wait};  // outlived a moment ago
-    return fits({.writing = standing.writing}) ? plan : without_commit(plan, standing, active_->policy);
+    return fits({.writing = standing.writing}) ? plan : without_commit(plan, standing, policy);
   }
   active_.reset();
   warnings_.again();

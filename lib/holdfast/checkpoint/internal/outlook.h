@@ -7,9 +7,10 @@
 //   if (plan.move == Move::stop) outlook.leave();   // for good: no withdrawal changes it
 //
 // Errors: none. Without memory for a plan the run trains on, and the next step asks again.
-// Threads: the training thread; fits() any.
+// Threads: the training thread; fits() and standby_is_ready() any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ class Outlook {
   Outlook(const NoticeOptions& options, Monitor& monitor, const CostModel& costs, const Clock& clock)
       : options_(options), costs_(costs), clock_(clock), announced_(monitor) {}
 
+  // A standby waits to go on with the run: when an end is announced, the run hands over at once, whatever the
+  // program's policy. Any thread.
+  void standby_is_ready(bool so) noexcept { standby_ready_ = so; }
   // From the claim on: a writer that was superseded stops the run.
   void follow(const AsyncWriter& writer) { writer_ = &writer; }
   // For several ranks: a decision takes one more step and, at a save, `longest`.
@@ -93,12 +97,15 @@ class Outlook {
 
   Plan plan(const Reached& at);
   void pursue(const Notice& notice);
+  // What to do about the active notice.
+  OnNotice policy() const noexcept { return standby_ready_ ? OnNotice::exit : active_->policy; }
   const NoticeOptions& options_;
   const CostModel& costs_;
   const Clock& clock_;
   Announced announced_;
   const AsyncWriter* writer_ = nullptr;  // null until the claim
 
+  std::atomic<bool> standby_ready_{false};
   StopState stop_;
   std::optional<ActiveNotice> active_;
   BegunSave answer_;                   // for a notice that the votes will report

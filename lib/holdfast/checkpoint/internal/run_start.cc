@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "holdfast/base/log.h"
@@ -13,6 +14,7 @@
 #include "holdfast/checkpoint/internal/end_record.h"
 #include "holdfast/ledger/loss_search.h"
 #include "holdfast/ranks/ranked_state.h"
+#include "holdfast/store/attempt.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -186,14 +188,15 @@ void tell_failure(Run& run, const StartedRun& started, const Error& error) noexc
   }
 }
 
-}  // namespace
+// True if another start has claimed `number`, so that a standby waits again.
+bool was_taken(Run& run, AttemptNumber number) {
+  const auto directory = run.file_system.open_directory(run.options.directory, false);
+  return number != 0 && directory && highest_attempt(*directory) >= number;
+}
 
-StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_size,
-                     const BeforeClaim& before_claim) {
-  wait.await_sight();
-  wait.await_volume();
-  finder.end_reading_ahead();
-  wait.await_home();
+// nullopt: `only`, unless 0 the number to claim, was taken by another start.
+std::optional<StartedRun> try_start(Run& run, const StartWait& wait, StartFinder& finder, int world_size,
+                                    const BeforeClaim& before_claim, AttemptNumber only) {
   StartedRun started{.began = run.clock.now()};
   started.record.world_size = world_size;
   // A fresh start has no loss, and a checkpoint may record none.
@@ -218,10 +221,34 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_s
   // Right before the claim, which would otherwise lie in the empty mount point.
   wait.check_mounted();
 
-  started.record.attempt = started.store->claim();
+  try {
+    started.record.attempt = started.store->claim({}, only);
+  } catch (const RefusedError&) {
+    if (!was_taken(run, only)) throw;
+    log_info("another start has taken the run over; this standby goes on waiting");
+    return std::nullopt;
+  }
   telling_errors([&] { become(run, finder, std::move(start), started); },
                  [&](const Error& error) { tell_failure(run, started, error); });
   return started;
+}
+
+}  // namespace
+
+StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, StandbyWait& standby, int world_size,
+                     const BeforeClaim& before_claim) {
+  if (standby.stands_by() && world_size > 1) {
+    throw UsageError("a standby of a run with several ranks is not possible; unset HOLDFAST_STANDBY");
+  }
+  wait.await_sight();
+  wait.await_volume();
+  finder.end_reading_ahead();
+  for (;;) {
+    const AttemptNumber only = standby.await();
+    wait.await_home();
+    auto started = try_start(run, wait, finder, world_size, before_claim, only);
+    if (started) return *std::move(started);
+  }
 }
 
 bool load_state(Run& run, const Start& start, int rank, StartedRun& started) {

@@ -1,7 +1,7 @@
 // From an empty process to a training state and a claim on the run directory. Writes nothing until every
 // possible refusal has been checked, because a claim ends the attempt that is running.
 //
-//   run.started = start_run(run, wait, finder, 1, nullptr);
+//   run.started = start_run(run, wait, finder, standby, 1, nullptr);
 //   run.started.store->commit(…);   // as attempt run.started.record.attempt
 //
 // Errors: as StartWait and StartFinder; SupersededError if a newer attempt claims meanwhile. A failure after
@@ -17,6 +17,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/checkpoint/internal/standby_wait.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/internal/start_wait.h"
 #include "holdfast/checkpoint/internal/started_run.h"
@@ -27,7 +28,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 // Called last before the claim; may still refuse by an exception.
 using BeforeClaim = std::function<void(CheckpointStore& store, const Selection& found, const Start& start)>;
 
-StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, int world_size,
+StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, StandbyWait& standby, int world_size,
                      const BeforeClaim& before_claim);
 
 // Loads the checked state of `start` into the source, as rank `rank` holds it, and into `started`. False: an

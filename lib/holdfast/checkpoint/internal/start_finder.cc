@@ -48,7 +48,7 @@ void StartFinder::read_ahead() noexcept {
       const auto& mount = run_.options.mount;
       // Without the mount this would read the empty mount point.
       if (!mount.empty() && !run_.file_system.is_mount_point(mount)) return;
-      CheckpointStore(run_.file_system, run_.clock, store_options({}), run_.verifier).preflight();
+      newest_here();
     } catch (const std::exception& error) {
       log_debug("reading ahead: {}", error.what());
     }
@@ -58,6 +58,10 @@ void StartFinder::read_ahead() noexcept {
   } catch (const std::exception& error) {
     log_debug("cannot start a thread to read ahead: {}", error.what());
   }
+}
+
+Selection StartFinder::newest_here() {
+  return CheckpointStore(run_.file_system, run_.clock, store_options({}), run_.verifier).preflight();
 }
 
 void StartFinder::end_reading_ahead() {

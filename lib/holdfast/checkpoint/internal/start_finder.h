@@ -41,6 +41,8 @@ class StartFinder {
   // will appear again in open_store() or later.
   void read_ahead() noexcept;
 
+  // The newest checkpoint that verifies, or nothing. The verifier keeps its state. Throws as preflight().
+  Selection newest_here();
   void end_reading_ahead();
   // Ends reading ahead. Throws UsageError for an impossible start.
   std::unique_ptr<CheckpointStore> open_store();

@@ -17,7 +17,7 @@ void TrainingStart::require_open(const char* call) const {
 }
 
 void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
-  run_.started = start_run(run_, wait_, finder_, world_size, before_claim);
+  run_.started = start_run(run_, wait_, finder_, standby_, world_size, before_claim);
   telling_errors([&] { begin(); },
                  [&](const Error& error) {
                    const bool superseded = error.exit_code() == ExitCode::superseded;
@@ -75,6 +75,11 @@ void TrainingStart::begin_writing() {
                 [this](const HomeRecord& record) { hear_home(record); });
   }
   if (!is_real) return;
+  // One rank alone cannot decide to hand over.
+  if (started.record.world_size == 1) {
+    standby_watch_.start(run_.file_system, run_.options.directory,
+                         [this](bool ready) { run_.outlook.standby_is_ready(ready); });
+  }
   heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
                    [this](RunProgress& now) { return tell_progress(now); });
 }

@@ -17,6 +17,7 @@
 #include "holdfast/checkpoint/internal/run_start.h"
 #include "holdfast/checkpoint/internal/save_flow.h"
 #include "holdfast/checkpoint/internal/save_schedule.h"
+#include "holdfast/checkpoint/internal/standby_watch.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 
@@ -38,7 +39,8 @@ class TrainingStart {
         end_(end),
         constructed_(run.clock.now()),
         wait_(run),
-        finder_(run) {}
+        finder_(run),
+        standby_(run, finder_) {}
 
   StartWait& wait() { return wait_; }
   StartFinder& finder() { return finder_; }
@@ -49,6 +51,8 @@ class TrainingStart {
   // The loop begins with what run.started holds.
   void begin();
   bool begun() const { return begun_; }
+  // Ends the threads that begin() has started.
+  void stop() noexcept { standby_watch_.stop(); }
 
  private:
   void begin_writing();
@@ -69,6 +73,8 @@ class TrainingStart {
   const SteadyTime constructed_;
   StartWait wait_;
   StartFinder finder_;
+  StandbyWait standby_;
+  StandbyWatch standby_watch_;
   bool begun_ = false;
 };
 

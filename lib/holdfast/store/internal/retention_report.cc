@@ -36,7 +36,8 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
 // Small files for people and wrappers, a few KiB an attempt; no part of the report.
 bool is_small_print(const std::string& name) {
   return name == kAttemptsDirectory || name == kRunStateName || name == kHomeStateName ||
-         name == kHomeStateNewName || parse_ledger_name(name).has_value();
+         name == kHomeStateNewName || name == kStandbyName || name == kStandbyNewName ||
+         parse_ledger_name(name).has_value();
 }
 
 }  // namespace

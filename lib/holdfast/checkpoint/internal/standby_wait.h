@@ -1,0 +1,72 @@
+// A standby's wait for the run (HOLDFAST_STANDBY, docs/standby.md). While another attempt holds the run it
+// claims nothing: it reads and verifies the newest checkpoint, follows newer ones, and renews its sign in the
+// run directory (store/standby_sign.h). The ordinary start follows, and decides where the run goes on.
+//
+//   const AttemptNumber number = standby.await();   // 0: this process is no standby
+//   store.claim({}, number);                        // refused if another start was quicker: await() again
+//
+// Errors: Error with NoticeOptions::exit_code_interrupted if the program is told to stop; Error with code 0
+// if the run is complete; with the holder's code if nobody may go on; RefusedError if the newest checkpoint
+// does not fit the program. A volume that cannot be read is looked at again.
+// Threads: the training thread; it reads ahead on a thread of its own.
+#pragma once
+
+#include <future>
+#include <optional>
+#include <string>
+
+#include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/store/run_state.h"
+#include "holdfast/store/standby_sign.h"
+
+namespace holdfast { inline namespace v0_2 { namespace internal {
+
+class StandbyWait {
+ public:
+  // Both references outlive this object. UsageError for a malformed variable.
+  StandbyWait(Run& run, StartFinder& finder);
+  ~StandbyWait();
+  StandbyWait(const StandbyWait&) = delete;
+  StandbyWait& operator=(const StandbyWait&) = delete;
+
+  bool stands_by() const { return stands_by_; }
+  // Returns once the run is free: the number of the attempt that takes over, for `only` of a claim.
+  AttemptNumber await();
+
+ private:
+  // What the run directory says at one moment.
+  struct View {
+    AttemptNumber highest = 0;  // read first: a start that comes between takes the next number
+    LastWord word = {};
+    std::string newest = {};  // name of the newest checkpoint; it may not verify
+    std::optional<WallTime> sign = {};
+    std::string trace = {};  // changes while the holder lives
+  };
+
+  View look() const;
+  bool is_free(const View& view);
+  bool is_lost(const View& view);
+  void follow(const View& view);
+  void take_in();
+  void renew_sign();
+  void withdraw_sign() noexcept;
+  void say_for_whom(const View& view);
+  void rest();
+
+  Run& run_;
+  StartFinder& finder_;
+  const bool stands_by_;
+  const std::optional<Duration> takeover_after_;
+  StandbySign sign_;
+  std::future<Selection> reading_;
+  std::string tried_;     // name of the checkpoint that was read last, or could not be
+  bool checked_ = false;  // a checkpoint of this run fits the program
+  std::string trace_;
+  SteadyTime changed_{};  // when the trace did
+  SteadyTime renew_at_{};
+  std::optional<AttemptNumber> told_;  // the attempt that the log has named
+  bool troubled_ = false;
+};
+
+}}}  // namespace holdfast::v0_2::internal
