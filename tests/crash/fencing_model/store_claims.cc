@@ -149,6 +149,15 @@ void Search::arrivals(std::uint32_t node, int machine) {
         },
         false);
   }
+  for (std::size_t i = 0; request_.standbys > 0 && i < world.others.size(); ++i) {
+    if (world.others[i].sent != Sent::there) continue;
+    arrive(
+        [&](World& next) {
+          next.others[i].sent = Sent::deleted;
+          sort_others(next);
+        },
+        true);
+  }
 }
 
 int Search::oldest_superfluous(const World& world, int machine) const {

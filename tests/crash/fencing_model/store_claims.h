@@ -77,7 +77,8 @@ struct StoreRequest {
   int tries = 2;
   int saves = 1;
   // So many, the last ones, stand by: they claim when they see the end of the machine that goes on with the
-  // run. (The library has standbys for one directory alone: this is what one for a HOME must do.) Then each machine may record its end after each of its saves.
+  // run. Then each machine may record its end after each of its saves, and a claim that lost may be deleted.
+  // (One that also waits while a claim lies there that nobody has begun with does less.)
   int standbys = 0;
   bool silence = false;  // a standby may claim at any time
 };
