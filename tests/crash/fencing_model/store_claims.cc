@@ -10,7 +10,8 @@
 namespace holdfast::test::store_claims {
 namespace {
 
-constexpr std::array kStepNames = {"sends a claim, or its number",
+constexpr std::array kStepNames = {"stands by; sends a claim, or its number",
+                                   "sends a claim, or its number",
                                    "sends a claim, or gives its number up",
                                    "lists after its claim, or gives it up",
                                    "fetches the newest checkpoint, and sends a mark of it",
@@ -20,6 +21,7 @@ constexpr std::array kStepNames = {"sends a claim, or its number",
                                    "looks before it deletes",
                                    "deletes the oldest",
                                    "deletes its claim",
+                                   "looks, and sends the record of its end",
                                    "-"};
 
 using Next = std::function<void(const World&, StoreViolation)>;
@@ -46,6 +48,12 @@ class Search {
   bool is_conditional(int machine) const { return machine < rule_.conditional; }
   // The ways in which the machine's next step may go; each world after it goes to `next`.
   void step(World world, int machine, const Next& next);
+  bool is_standby(int machine) const {
+    return machine < request_.machines && machine >= request_.machines - request_.standbys;
+  }
+  void stand_by(const World& world, int machine, const Next& next);
+  StoreViolation early(const World& world) const;
+  void send_claim(World world, int machine, StoreViolation violation, const Next& next);
   void list_after_claim(World world, int machine, bool sees_others, const Next& next);
   void claim_lost(World world, int machine, const Next& next) const;
   int oldest_superfluous(const World& world, int machine) const;
@@ -65,7 +73,11 @@ class Search {
 StoreResult Search::run() {
   World first{};
   for (int file = 0; file < kPast; ++file) first.files[static_cast<std::size_t>(file)] = Sent::there;
-  for (Machine& machine : first.machines) machine.start = kNoFile;
+  for (int machine = 0; machine < kMachines; ++machine) {
+    Machine& one = first.machines[static_cast<std::size_t>(machine)];
+    one.step = is_standby(machine) ? Step::stand_by : Step::claim;
+    one.start = one.at_hand = kNoFile;
+  }
   visit(first, kNobody, 0, Step::claim, false, StoreViolation::none);
   for (std::uint32_t node = 0; node < nodes_.size() && result_.violation == StoreViolation::none; ++node) {
     expand(node);
@@ -77,13 +89,14 @@ StoreResult Search::run() {
 void Search::expand(std::uint32_t node) {
   const World world = nodes_[node].world;
   // Those of a kind before their first step are all the same: one goes for all.
-  std::array<bool, 2> unborn{};
+  std::array<bool, 4> unborn{};
   for (int machine = 0; machine < request_.machines; ++machine) {
     arrivals(node, machine);
     const Machine& one = at(world, machine);
     if (one.step == Step::ended) continue;
-    bool& seen = unborn[is_conditional(machine) ? 1 : 0];
-    if (one.step == Step::claim && one.tries == 0 && std::exchange(seen, true)) continue;
+    bool& seen = unborn[(is_conditional(machine) ? 1U : 0U) + (is_standby(machine) ? 2U : 0U)];
+    const bool is_unborn = (one.step == Step::claim || one.step == Step::stand_by) && one.tries == 0;
+    if (is_unborn && one.at_hand == kNoFile && std::exchange(seen, true)) continue;
     step(world, machine, [&](const World& next, StoreViolation violation) {
       visit(next, node, machine, one.step, false, violation);
     });
@@ -114,6 +127,9 @@ void Search::arrivals(std::uint32_t node, int machine) {
     arrive([&](World& next) { next.machines[own].mark = Sent::there; },
            at(world, machine).step == Step::begin);
   }
+  if (at(world, machine).end == Sent::on_the_way) {
+    arrive([&](World& next) { next.machines[own].end = Sent::there; }, true);
+  }
   if (machine != 0) return;
   for (int number = 1; number < 16; ++number) {
     if ((world.late & bit_of(number)) == 0) continue;
@@ -133,6 +149,15 @@ void Search::arrivals(std::uint32_t node, int machine) {
         },
         false);
   }
+  for (std::size_t i = 0; request_.standbys > 0 && i < world.others.size(); ++i) {
+    if (world.others[i].sent != Sent::there) continue;
+    arrive(
+        [&](World& next) {
+          next.others[i].sent = Sent::deleted;
+          sort_others(next);
+        },
+        true);
+  }
 }
 
 int Search::oldest_superfluous(const World& world, int machine) const {
@@ -151,12 +176,12 @@ void Search::claim_lost(World world, int machine, const Next& next) const {
   Machine& own = world.machines[static_cast<std::size_t>(machine)];
   ++own.tries;
   own.number = rule_.next_try_takes_next_number ? 0 : own.number;
-  own.step = Step::claim;
+  own.step = is_standby(machine) && rule_.looks_again ? Step::stand_by : Step::claim;
   give_up_write(world, machine);
   give_up_claim(world, machine);
   if (own.tries == request_.tries) {  // what it knew is no difference between two worlds
     own = {};
-    own.start = kNoFile;
+    own.start = own.at_hand = kNoFile;
     own.step = Step::ended;
   }
   next(world, StoreViolation::none);
@@ -184,6 +209,44 @@ void Search::list_after_claim(World world, int machine, bool sees_others, const 
   next(world, violation);
 }
 
+// What it has at hand decides nothing if it fetches afterwards, so only the variant that does not keeps it in mind.
+void Search::stand_by(const World& world, int machine, const Next& next) {
+  const int holder = newest_mark(world, false);
+  const bool ended = holder >= 0 && at(world, holder).end == Sent::there;
+  if (ended || request_.silence || !rule_.waits_for_an_end) send_claim(world, machine, early(world), next);
+  if (rule_.fetches_after_the_wait) return;
+  World reads = world;
+  reads.machines[static_cast<std::size_t>(machine)].at_hand = static_cast<std::uint8_t>(newest(world, rule_));
+  next(reads, StoreViolation::none);
+}
+
+StoreViolation Search::early(const World& world) const {
+  const int holder = newest_mark(world, false);
+  const bool holds = holder >= 0 && at(world, holder).end != Sent::there;
+  return holds && !request_.silence ? StoreViolation::early : StoreViolation::none;
+}
+
+void Search::send_claim(World world, int machine, StoreViolation violation, const Next& next) {
+  Machine& own = world.machines[static_cast<std::size_t>(machine)];
+  int highest = 0;
+  each_claim(world, [&](int, int number) { highest = std::max(highest, number); });
+  for (int file = 0; rule_.counts_files && file < kFiles; ++file) {
+    if (is_there(world, file)) highest = std::max(highest, number_of(world, file));
+  }
+  if (rule_.next_try_passes_taken_number) highest = std::max<int>(highest, own.taken);
+  if (own.tries == 0 || rule_.next_try_takes_next_number) {
+    own.number = static_cast<std::uint8_t>(highest + 1);
+  }
+  if (is_conditional(machine)) {
+    own.write = Write::on_the_way;
+    own.step = Step::take;
+  } else {
+    world.claims[static_cast<std::size_t>(machine)] = {.number = own.number, .sent = Sent::on_the_way};
+    own.step = Step::list;
+  }
+  next(world, violation);
+}
+
 void Search::step(World world, int machine, const Next& next) {
   Machine& own = world.machines[static_cast<std::size_t>(machine)];
   Claim& claim = world.claims[static_cast<std::size_t>(machine)];
@@ -192,23 +255,10 @@ void Search::step(World world, int machine, const Next& next) {
     next(world, StoreViolation::none);
   };
   switch (own.step) {
-    case Step::claim: {
-      int highest = 0;
-      each_claim(world, [&](int, int number) { highest = std::max(highest, number); });
-      for (int file = 0; rule_.counts_files && file < kFiles; ++file) {
-        if (is_there(world, file)) highest = std::max(highest, number_of(world, file));
-      }
-      if (rule_.next_try_passes_taken_number) highest = std::max<int>(highest, own.taken);
-      if (own.tries == 0 || rule_.next_try_takes_next_number) {
-        own.number = static_cast<std::uint8_t>(highest + 1);
-      }
-      if (is_conditional(machine)) {
-        own.write = Write::on_the_way;
-        return go(Step::take);
-      }
-      claim = {.number = own.number, .sent = Sent::on_the_way};
-      return go(Step::list);
-    }
+    case Step::stand_by:
+      return stand_by(world, machine, next);
+    case Step::claim:
+      return send_claim(world, machine, is_standby(machine) ? early(world) : StoreViolation::none, next);
     case Step::take: {
       if (own.write == Write::refused) {
         ++result_.refused;
@@ -239,9 +289,11 @@ void Search::step(World world, int machine, const Next& next) {
     case Step::fetch:
       if (rule_.forgets_lower_claims) forget_claims_below(world, own.number);
       own.start = static_cast<std::uint8_t>(newest(world, rule_));
+      if (!rule_.fetches_after_the_wait && own.at_hand != kNoFile) own.start = own.at_hand;
       own.fetched = 1;
       if (rule_.marks_its_start) own.mark = Sent::on_the_way;
-      return go(Step::begin);
+      own.step = Step::begin;
+      return next(world, is_standby(machine) ? takes_over(world, machine) : StoreViolation::none);
     case Step::begin:
       if (own.mark == Sent::on_the_way) return;
       if (superseded(world, machine)) return go(Step::ended);
@@ -252,6 +304,11 @@ void Search::step(World world, int machine, const Next& next) {
       world.files[static_cast<std::size_t>(file_of(machine, own.told))] = Sent::on_the_way;
       return go(Step::look_after);
     case Step::look_after:
+      if (request_.standbys > 0 && !rule_.records_end_after_the_copy) {
+        World ends = world;
+        ends.machines[static_cast<std::size_t>(machine)].step = Step::record_end;
+        next(ends, StoreViolation::none);
+      }
       if (rule_.reads_back && !is_there(world, file_of(machine, own.told))) return;
       if (rule_.looks_after_the_copy && superseded(world, machine)) return go(Step::ended);
       ++own.told;
@@ -260,8 +317,11 @@ void Search::step(World world, int machine, const Next& next) {
     case Step::look_to_delete: {
       const int victim = oldest_superfluous(world, machine);
       if (victim == kNoFile) {
-        const Step last = rule_.keeps_highest_claim ? Step::ended : Step::tidy;
-        return go(own.told < request_.saves ? Step::upload : last);
+        Step last = rule_.keeps_highest_claim ? Step::ended : Step::tidy;
+        if (request_.standbys > 0) last = Step::record_end;
+        if (own.told == request_.saves) return go(last);
+        if (request_.standbys > 0) go(Step::record_end);
+        return go(Step::upload);
       }
       if (rule_.looks_before_it_deletes && superseded(world, machine)) return go(Step::ended);
       own.victim = static_cast<std::uint8_t>(victim);
@@ -273,6 +333,9 @@ void Search::step(World world, int machine, const Next& next) {
       return go(Step::look_to_delete);
     case Step::tidy:
       claim.sent = Sent::deleted;
+      return go(Step::ended);
+    case Step::record_end:
+      if (!superseded(world, machine)) own.end = Sent::on_the_way;
       return go(Step::ended);
     case Step::ended:
       return;
@@ -290,7 +353,10 @@ StoreViolation Search::check(const World& world) {
   }
   // Alone with the store, whatever is there and with nothing else on the way: this try wins.
   for (int machine = 0; machine < request_.machines; ++machine) {
-    if (at(world, machine).step != Step::claim) continue;
+    const Step step_of_it = at(world, machine).step;
+    if (step_of_it == Step::stand_by && early(world) != StoreViolation::none) continue;
+    if (step_of_it == Step::stand_by && newest_mark(world, false) < 0) continue;
+    if (step_of_it != Step::claim && step_of_it != Step::stand_by) continue;
     World alone = world;
     Machine& one = alone.machines[static_cast<std::size_t>(machine)];
     const auto follow = [&] {
@@ -309,7 +375,7 @@ StoreViolation Search::check(const World& world) {
       if (one.write == Write::refused) {
         one.taken = one.number;
         one.write = Write::none;
-        one.step = Step::claim;
+        one.step = is_standby(machine) ? Step::stand_by : Step::claim;
       }
       follow();
     }
@@ -382,6 +448,8 @@ const char* name_of(StoreViolation violation) {
                                         "overtaken: a machine wins below a number that has won",
                                         "behind: a copy counts after a newer machine fetched without it",
                                         "lost: what counted as home is not found again",
+                                        "early: a standby claims where nobody's end is recorded",
+                                        "older: a standby goes on from less than was saved",
                                         "stuck: alone with the store, and no claim is won"};
   return kNames[static_cast<std::size_t>(violation)];
 }

@@ -47,6 +47,11 @@ struct StoreRule {
   int conditional = 0;
   bool next_try_passes_taken_number = true;
   bool write_decides = false;  // a write that the store accepted wins, without a list
+  // Of a standby. Without a look, its next try takes the next number, as that of a machine that just starts.
+  bool waits_for_an_end = true;            // of the machine whose mark is the highest
+  bool looks_again = true;                 // after a lost claim
+  bool fetches_after_the_wait = true;      // otherwise it begins with what it read while it waited
+  bool records_end_after_the_copy = true;  // otherwise its last copy may still be on the way
   // Not of the rule, but of the store.
   bool lists_what_was_written = true;
   bool honours_conditions = true;  // otherwise it accepts every write
@@ -60,6 +65,8 @@ enum class StoreViolation : std::uint8_t {
   // What counted as home, or what a machine began with, is not in the history of the checkpoint that the next
   // start takes.
   lost,
+  early,  // a standby claims while it can see that a machine has begun, and no end of it
+  older,  // a standby goes on from less than the machine had saved whose end it saw
   stuck,  // a machine that is alone with the store does not win its claim
 };
 const char* name_of(StoreViolation violation);
@@ -69,6 +76,11 @@ struct StoreRequest {
   int machines = kMachines;
   int tries = 2;
   int saves = 1;
+  // So many, the last ones, stand by: they claim when they see the end of the machine that goes on with the
+  // run. Then each machine may record its end after each of its saves, and a claim that lost may be deleted.
+  // (One that also waits while a claim lies there that nobody has begun with does less.)
+  int standbys = 0;
+  bool silence = false;  // a standby may claim at any time
 };
 
 struct StoreResult {

@@ -1,7 +1,7 @@
 // The claims in a store, searched through; and what each part of the rule is for: without it, the search finds
 // the shortest way to break a promise.
 //
-//   HOLDFAST_NIGHTLY=1    three machines with two tries each: 18 million states, 2 GiB
+//   HOLDFAST_NIGHTLY=1    three machines with two tries each, also with standbys: 30 million states, 2 GiB
 #include "fencing_model/store_claims.h"
 
 #include <gtest/gtest.h>
@@ -87,12 +87,29 @@ TEST(StoreClaims, WithConditionalWritesOfSomeMachines) {
   holds({.rule = {.conditional = 2}, .machines = 3, .tries = 1, .saves = 1});
 }
 
+TEST(StoreClaims, WithStandbys) {
+  holds({.machines = 2, .tries = 2, .saves = 2, .standbys = 1});
+  holds({.machines = 3, .tries = 2, .saves = 1, .standbys = 2});
+  holds({.rule = {.conditional = 3}, .machines = 3, .tries = 1, .saves = 1, .standbys = 2});
+  if (!nightly()) return;
+  holds({.machines = 3, .tries = 2, .saves = 2, .standbys = 2});
+  holds({.rule = {.conditional = 3}, .machines = 3, .tries = 2, .saves = 1, .standbys = 2});
+}
+
+// Whoever says so, and whenever: the machine that it waits for may live on.
+TEST(StoreClaims, WithAStandbyThatTakesSilenceForAnEnd) {
+  holds({.machines = 2, .tries = 2, .saves = 2, .standbys = 1, .silence = true});
+  if (nightly()) holds({.machines = 3, .tries = 1, .saves = 2, .standbys = 2, .silence = true});
+}
+
 // A part of the rule left out, and what breaks first.
 struct StoreVariant {
   const char* name;
   StoreRule rule;
   StoreViolation first;
   int machines = 2;
+  int standbys = 0;
+  bool silence = false;
 };
 void PrintTo(const StoreVariant& variant, std::ostream* out) { *out << variant.name; }
 
@@ -100,14 +117,37 @@ class BrokenStoreFence : public testing::TestWithParam<StoreVariant> {};
 
 TEST_P(BrokenStoreFence, IsFound) {
   const StoreVariant& variant = GetParam();
-  const StoreResult result =
-      store_claims::search({.rule = variant.rule, .machines = variant.machines, .tries = 2, .saves = 2});
+  const StoreResult result = store_claims::search({.rule = variant.rule,
+                                                   .machines = variant.machines,
+                                                   .tries = 2,
+                                                   .saves = 2,
+                                                   .standbys = variant.standbys,
+                                                   .silence = variant.silence});
   EXPECT_EQ(result.violation, variant.first) << text_of(result);
   ++StoreTally::variants;
   StoreTally::failing += HasFailure() ? 0 : 1;
   std::printf("  %s: %s, after %zu steps of %llu states\n", variant.name, name_of(result.violation),
               result.trace.size(), static_cast<unsigned long long>(result.states));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    OfAStandbyWithout, BrokenStoreFence,
+    testing::Values(
+        StoreVariant{"WaitingForAnEnd", {.waits_for_an_end = false}, StoreViolation::early, 2, 1},
+        StoreVariant{"TheFetchAfterTheWait", {.fetches_after_the_wait = false}, StoreViolation::older, 2, 1},
+        StoreVariant{
+            "TheCopyBeforeTheEnd", {.records_end_after_the_copy = false}, StoreViolation::older, 2, 1},
+        // The loser of two ends the winner.
+        StoreVariant{"LookingAgain", {.looks_again = false}, StoreViolation::early, 3, 2},
+        StoreVariant{
+            "LosingAgainstAnEqualNumber", {.equal_number_loses = false}, StoreViolation::two_winners, 3, 2},
+        StoreVariant{"TheLookAfterTheCopyOfOneThatComesBack",
+                     {.looks_after_the_copy = false},
+                     StoreViolation::behind,
+                     2,
+                     1,
+                     true}),
+    [](const testing::TestParamInfo<StoreVariant>& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Without, BrokenStoreFence,

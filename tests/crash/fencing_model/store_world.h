@@ -20,6 +20,7 @@ enum class Sent : std::uint8_t { no, on_the_way, there, deleted };
 // What is sent arrives at any later time. So to look and to send are one step; to hear of what was sent and to
 // look at once, too.
 enum class Step : std::uint8_t {
+  stand_by,        // if the end of the newest machine that began is there: as `claim`, at once
   claim,           // list claims and files, take the next number, send a claim, or a conditional write first
   take,            // the conditional write was answered: send a claim, or lose. Or give it up.
   list,            // the claim is there: who else has that number? Or give it up.
@@ -30,6 +31,7 @@ enum class Step : std::uint8_t {
   look_to_delete,  // choose the oldest, if there is no higher claim
   remove,
   tidy,
+  record_end,  // if there is no higher claim: send the record of its end
   ended,
 };
 
@@ -50,10 +52,12 @@ struct Machine {
   std::uint8_t won;
   std::uint8_t fetched;
   std::uint8_t begun;
-  Sent mark;            // of `start`
-  std::uint8_t victim;  // to be deleted
-  Write write;          // of `number`
-  std::uint8_t taken;   // a number that was refused: another machine's
+  Sent mark;             // of `start`
+  std::uint8_t victim;   // to be deleted
+  Write write;           // of `number`
+  std::uint8_t taken;    // a number that was refused: another machine's
+  Sent end;              // the record of it
+  std::uint8_t at_hand;  // the checkpoint that a standby has read
 };
 
 struct World {
@@ -95,15 +99,21 @@ inline bool in_history(const World& world, int file, int tip) {
   return tip == file;
 }
 
+// The machine whose mark is the highest, of those whose checkpoint is there if that `counts`; -1: none.
+inline int newest_mark(const World& world, bool counts) {
+  int marked = -1;
+  for (int machine = 0; machine < kMachines; ++machine) {
+    const Machine& one = at(world, machine);
+    if (one.mark != Sent::there || (counts && !is_there(world, one.start))) continue;
+    if (marked < 0 || one.number > at(world, marked).number) marked = machine;
+  }
+  return marked;
+}
+
 // What a start chooses: the newest by (attempt, step); but what came after a later machine had begun, and is older
 // than that machine, stands back.
 inline int newest(const World& world, const StoreRule& rule) {
-  int marked = -1;
-  for (int machine = 0; rule.marks_its_start && machine < kMachines; ++machine) {
-    const Machine& one = at(world, machine);
-    if (one.mark != Sent::there || !is_there(world, one.start)) continue;
-    if (marked < 0 || one.number > at(world, marked).number) marked = machine;
-  }
+  const int marked = rule.marks_its_start ? newest_mark(world, true) : -1;
   const auto key = [&](int file) {
     return std::pair(rule.newest_by_attempt ? number_of(world, file) : 0, step_of(world, file));
   };
@@ -201,6 +211,20 @@ inline StoreViolation told(const World& world, int machine) {
     const Machine& rival = at(world, other);
     if (rival.fetched == 0 || rival.number <= own.number) continue;
     if (!in_history(world, file, rival.start)) return StoreViolation::behind;
+  }
+  return StoreViolation::none;
+}
+
+// `machine` goes on from `start`, after it saw an end.
+inline StoreViolation takes_over(const World& world, int machine) {
+  const Machine& own = at(world, machine);
+  for (int other = 0; other < kMachines; ++other) {
+    const Machine& before = at(world, other);
+    if (before.end != Sent::there || before.number >= own.number) continue;
+    const bool sent_more = before.told < kSaves &&
+                           world.files[static_cast<std::size_t>(file_of(other, before.told))] != Sent::no;
+    const int saves = before.told + (sent_more ? 1 : 0);
+    if (saves > 0 && !in_history(world, file_of(other, saves - 1), own.start)) return StoreViolation::older;
   }
   return StoreViolation::none;
 }

@@ -356,7 +356,9 @@ TEST_P(StandbyLives, LoseNothing) {
   EXPECT_GT(all.lives, 3 * chains);
   EXPECT_GT(all.handed_over, chains / 4);
   EXPECT_GT(all.zombies, chains / 4);
-  EXPECT_GT(all.older_at_hand, 0);
+  if (kSlower == 1) {
+    EXPECT_GT(all.older_at_hand, 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(With, StandbyLives, testing::Bool(), [](const testing::TestParamInfo<bool>& info) {
