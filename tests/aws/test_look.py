@@ -11,6 +11,7 @@ import account_lab
 import pytest
 from account_lab import Lab
 from botocore.exceptions import ClientError
+from test_style import KIT
 
 from holdfast_aws import launch, look
 from holdfast_aws.cli import main
@@ -138,6 +139,12 @@ def test_each_price_has_its_date_and_each_type_of_a_group_a_price() -> None:
     assert not [kind for kind in PRICES if kind.startswith("p3.")]
     assert all(datetime.strptime(price.date, "%Y-%m-%d") for price in PRICES.values())
     assert PRICES["p4d.24xlarge"].dollars < 22, "AWS lowered it by a third in June 2025"
+
+
+def test_the_page_names_the_dates_of_all_prices() -> None:
+    page = (KIT / "README.md").read_text()
+    for price in PRICES.values():
+        assert price.date in page
 
 
 def test_prices_of_a_file_come_first(tmp_path: Path) -> None:

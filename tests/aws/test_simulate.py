@@ -63,20 +63,20 @@ def test_same_options_same_table() -> None:
 
 def test_a_pool_without_interruptions_is_worth_little_more() -> None:
     """Why price-capacity-optimized is the default: capacity-optimized looks at no price."""
-    answer = compare(Assumptions(), 40, 1, 20)
+    answer = compare(Assumptions(work_hours=12), 20, 1, 20)
     spot, without = answer.data["modes"]["spot"], answer.data["modes"]["on-demand"]
     worth = answer.data["worth_of_no_interruption"]
     assert worth == pytest.approx(spot["spot_hours"] / without["on_demand_hours"] - 1)
     assert 0.05 < worth < 0.15
     assert any(f"at most {worth:.0%} dearer" in line for line in answer.lines)
-    harder = compare(Assumptions(lost=6), 40, 1, 20).data["worth_of_no_interruption"]
+    harder = compare(Assumptions(work_hours=12, lost=6), 20, 1, 20).data["worth_of_no_interruption"]
     assert harder > worth
 
 
 @pytest.mark.parametrize(("price_spread", "life_spread"), [(1.1, 1), (1.1, 16), (1.5, 4)])
 def test_the_default_strategy_costs_least(price_spread: float, life_spread: float) -> None:
     given = Assumptions(work_hours=12, price_spread=price_spread, life_spread=life_spread)
-    rows = compare(given, 40, 1, 20).data["strategies"]
+    rows = compare(given, 20, 1, 20).data["strategies"]
     default = LaunchPlan("", ()).strategy
     (other,) = simulate.STRATEGIES.keys() - {default}
     assert rows[default]["dollars"] < rows[other]["dollars"]
