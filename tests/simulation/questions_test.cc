@@ -73,7 +73,7 @@ const Question kQuestions[] = {
     {4, "the vote at the end counts no further step",
      [] {
        Measured world(2, OnNotice::train_on, 10s);
-              while (world.at % 100 != 55) world.step(2s);
+       while (world.at % 100 != 55) world.step(2s);
        // After the next step's vote 12.05 s are left, too few for a step and a commit; at the end 10.05 s are.
        world.give(1, world.stop(14'050ms));
        world.step(2s);
