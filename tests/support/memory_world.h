@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,7 +96,7 @@ class MemoryWorld {
     }
     void tell(const std::string& name, std::string_view text) override {
       const std::lock_guard lock(world_.mutex_);
-      world_.texts_[{rank_, name}] = text;
+      world_.texts_[{rank_, name}] = world_.on_its_machine(rank_, text);
       ++world_.told_[rank_];
       world_.changed_.notify_all();
     }
@@ -139,6 +141,15 @@ class MemoryWorld {
     std::atomic<bool> calls_{false};
   };
 
+  // All ranks are threads of this process. What such a rank tells of its host is true of another machine's.
+  std::string on_its_machine(int rank, std::string_view text) const {
+    const auto machine = machines.find(rank);
+    if (machine == machines.end()) return std::string(text);
+    auto json = nlohmann::json::parse(text, nullptr, false);
+    if (!json.is_object() || !json.contains("host")) return std::string(text);
+    json["host"] = machine->second;
+    return json.dump();
+  }
   // Requires the mutex.
   void throw_if_lost() const {
     if (lost_ >= 0) throw Error("rank " + std::to_string(lost_) + " is lost", ExitCode::interrupted);
@@ -147,6 +158,7 @@ class MemoryWorld {
  public:
   Duration timeout = std::chrono::seconds(60);  // set before the start
   int corrupt_for = -1;                         // a bit flips on the way to that rank; set before the start
+  std::map<int, std::string> machines;          // by rank; without a name: rank 0's. Set before the start
 
  private:
   std::mutex mutex_;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "holdfast/cli/metered_file.h"
-#include "holdfast/cli/read_only_file.h"
 #include "holdfast/format/reader.h"
+#include "holdfast/io/read_only_file.h"
 #include "holdfast/snapshot/digested_tensors.h"
 
 namespace holdfast { inline namespace v0_2 {

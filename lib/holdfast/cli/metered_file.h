@@ -9,8 +9,8 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
-#include "holdfast/cli/read_only_file.h"
 #include "holdfast/io/file_system.h"
+#include "holdfast/io/read_only_file.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): not ours
 class App;

@@ -76,11 +76,13 @@ HOLDFAST_EXPORT std::optional<Rejection> verify_bytes(const File& file, const Ch
                                                       ReadMode mode = ReadMode::once,
                                                       int threads = kReadThreads,
                                                       std::atomic<std::uint64_t>* progress = nullptr);
+// Makes the memory for an image of that size; empty: an Arena of this process alone.
+using MakeArena = std::function<std::shared_ptr<Arena>(std::uint64_t bytes)>;
 // Reads the whole state. Each byte is read once, and verified while the next ones are read. The image's user
 // block stays zero.
 HOLDFAST_EXPORT std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(
     const File& file, const CheckpointIndex& index, int threads = kReadThreads,
-    ReadMode mode = ReadMode::once);
+    ReadMode mode = ReadMode::once, const MakeArena& make = {});
 // Makes the snapshot of verified bytes that lie in `image`: the whole file, as long as the index says.
 HOLDFAST_EXPORT std::shared_ptr<Snapshot> snapshot_in(std::shared_ptr<Arena> image,
                                                       const CheckpointIndex& index);

@@ -58,12 +58,12 @@ std::optional<Rejection> verify_bytes(const File& file, const CheckpointIndex& i
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& file,
                                                                  const CheckpointIndex& index, int threads,
-                                                                 ReadMode mode) {
+                                                                 ReadMode mode, const MakeArena& make) {
   if (auto rejection = check_size(file, index)) return *rejection;
   const auto tiled = internal::tile(index);
   if (const auto* const rejection = std::get_if<Rejection>(&tiled)) return *rejection;
 
-  auto snapshot = whole_snapshot_of(index);
+  auto snapshot = whole_snapshot_of(index, make ? make(index.file_length) : nullptr);
   const std::span<std::byte> image = padded(*snapshot->arena);
   // One extent: the whole file is read in order, and the user block was read with the index.
   const std::vector<internal::Extent> extents{{index.user_block, image.size(), index.user_block}};

@@ -156,6 +156,7 @@ inline constexpr char kPeeked[] = "peeked";        // from rank 0: the checkpoin
 inline constexpr char kCandidate[] = "candidate";  // from rank 0: the checkpoint that it would start from
 inline constexpr char kChecked[] = "checked";      // from all: their check of it
 inline constexpr char kVerdict[] = "verdict";      // from rank 0: the result of its resume()
+inline constexpr char kImage[] = "image";          // from a rank that reads for others: where it has it
 inline constexpr char kReady[] = "ready";          // from all
 inline constexpr char kOutcome[] = "outcome";      // from rank 0: the result of its finish(), or that it asks
 inline constexpr char kToldToStop[] = "told";      // … the others: whether they were told to stop

@@ -1,13 +1,12 @@
 #include "holdfast/ranks/received_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "holdfast/base/error.h"
+#include "holdfast/io/read_only_file.h"
 #include "holdfast/snapshot/arena.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -16,7 +15,7 @@ namespace {
 // Large enough that the calls cost nothing, and small beside the state.
 constexpr std::uint64_t kPiece = 64u << 20;
 
-class ReceivedFile final : public File {
+class ReceivedFile final : public ReadOnlyFile {
  public:
   // A file of that size; reads stop where `bytes` end. `owner` keeps the bytes alive.
   ReceivedFile(std::span<const std::byte> bytes, std::uint64_t size, std::shared_ptr<const void> owner)
@@ -34,17 +33,8 @@ class ReceivedFile final : public File {
   std::size_t read_uncached_at(std::span<std::byte> buffer, std::uint64_t offset) const override {
     return read_at(buffer, offset);
   }
-  void write_at(std::span<const std::byte>, std::uint64_t) override { refuse("write"); }
-  void reserve(std::uint64_t) override { refuse("fallocate"); }
-  void truncate(std::uint64_t) override { refuse("ftruncate"); }
-  void sync() override { refuse("fsync"); }
-  void close() override {}
 
  private:
-  [[noreturn]] static void refuse(const char* operation) {
-    throw IoError(operation, "a file received from rank 0", EBADF);
-  }
-
   const std::span<const std::byte> bytes_;
   const std::uint64_t size_;
   const std::shared_ptr<const void> owner_;

@@ -6,6 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/format/arriving_bytes.h"
+#include "holdfast/snapshot/shared_arena.h"
 #include "holdfast/staging/run_record.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -22,7 +23,7 @@ class Arriving final : public ArrivingCopy {
 };
 
 // A file whose reading can be ended between two blocks.
-class Stoppable final : public File {
+class Stoppable final : public ReadOnlyFile {
  public:
   Stoppable(const File& file, const std::atomic<bool>& stopped) : file_(file), stopped_(stopped) {}
   std::uint64_t size() const override { return file_.size(); }
@@ -34,18 +35,12 @@ class Stoppable final : public File {
     look();
     return file_.read_uncached_at(buffer, offset);
   }
-  void write_at(std::span<const std::byte> /*data*/, std::uint64_t /*offset*/) override { refuse(); }
-  void reserve(std::uint64_t /*length*/) override { refuse(); }
-  void truncate(std::uint64_t /*length*/) override { refuse(); }
-  void sync() override { refuse(); }
-  void close() override { refuse(); }
 
  private:
   void look() const {
     if (stopped_)
       throw Error("the read was ended, because the program was told to stop", ExitCode::interrupted);
   }
-  [[noreturn]] static void refuse() { throw Error("a file that is only read"); }
 
   const File& file_;
   const std::atomic<bool>& stopped_;
@@ -120,7 +115,7 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   // First, because two states at once may not fit into memory.
   forget();
   if (listener_) listener_(index);
-  auto state = read_snapshot(Stoppable(file, stopped_), index, threads_, mode);
+  auto state = read_snapshot(Stoppable(file, stopped_), index, threads_, mode, make_);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
   auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
   const MutexLock lock(mutex_);
@@ -155,12 +150,15 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_some(const File
 }
 
 std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load_in(const File& file,
-                                                                    std::shared_ptr<Arena> image) const {
+                                                                    std::shared_ptr<Arena> image,
+                                                                    bool verified) const {
   auto read = read_index(file);
   if (const auto* rejection = std::get_if<Rejection>(&read)) return *rejection;
   Loaded loaded{std::get<CheckpointIndex>(std::move(read)), nullptr};
   // The file lies in memory (ranks/received_file.h), so there is no device to ask.
-  if (auto rejection = verify_bytes(file, loaded.index, ReadMode::cached, threads_)) return *rejection;
+  if (!verified) {
+    if (auto rejection = verify_bytes(file, loaded.index, ReadMode::cached, threads_)) return *rejection;
+  }
   loaded.snapshot = snapshot_in(std::move(image), loaded.index);
   return loaded;
 }
@@ -174,12 +172,14 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
     // First, because two states at once may not fit into memory.
     forget();
     if (listener_) listener_(loaded.index);
-    auto state = read_snapshot(file, loaded.index, threads_, mode);
+    auto state = read_snapshot(file, loaded.index, threads_, mode, make_);
     if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
     loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
   }
   return loaded;
 }
+
+void FileVerifier::share_images() { make_ = make_shared_arena; }
 
 void FileVerifier::stop_keeping() {
   const MutexLock lock(mutex_);

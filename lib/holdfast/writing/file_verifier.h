@@ -8,7 +8,7 @@
 // anyway, because damage counts only if the device shows it again.
 //
 // Errors: damage is a verdict; an error of the operating system is an IoError.
-// Threads: any; call when_reading() before all others.
+// Threads: any; call when_reading() and share_images() before all others.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,10 @@ class FileVerifier final : public CopyVerifier {
   // counts only if the device shows it too.
   std::variant<Loaded, Rejection> load(const File& file);
   // Verifies a file of which every byte is in `image` already, and makes `image` the snapshot's. So no state
-  // exists twice in memory. Nothing is kept.
-  std::variant<Loaded, Rejection> load_in(const File& file, std::shared_ptr<Arena> image) const;
+  // exists twice in memory. Nothing is kept. `verified`: another process has verified the image in this very
+  // memory; then only its index is.
+  std::variant<Loaded, Rejection> load_in(const File& file, std::shared_ptr<Arena> image,
+                                          bool verified = false) const;
   // Reads and verifies only some tensors; nothing is kept. The index is that of the whole file.
   std::variant<Loaded, Rejection> load_some(const File& file, const TensorFilter& wanted) const;
   // `listener` gets every index whose state is about to be read and kept, on the reading thread, so that
@@ -47,6 +49,8 @@ class FileVerifier final : public CopyVerifier {
   void when_reading(std::function<void(const CheckpointIndex&)> listener) { listener_ = std::move(listener); }
   // Ends a read in progress, and every later one, with an Error: the process was told to stop. Any thread.
   void stop_reading() { stopped_ = true; }
+  // From now on whole states are read into memory that other processes can map (snapshot/shared_arena.h).
+  void share_images();
   // Releases the kept state. From now on full inspections keep nothing.
   void stop_keeping();
 
@@ -59,6 +63,7 @@ class FileVerifier final : public CopyVerifier {
   const int threads_;
   std::atomic<bool> stopped_{false};
   std::function<void(const CheckpointIndex&)> listener_;
+  MakeArena make_;
   Mutex mutex_;
   bool keeping_ HOLDFAST_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const CheckpointIndex> kept_index_

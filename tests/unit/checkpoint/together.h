@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -90,6 +91,11 @@ class Together : public testing::Test {
     world = std::make_unique<MemoryWorld>(ranks);
     world->corrupt_for = corrupt_for;
     world->timeout = timeout;
+    for (int rank = 1; rank < ranks; ++rank) {
+      const auto given = machines.find(rank);
+      if (given != machines.end()) world->machines[rank] = given->second;
+      if (given == machines.end() && !one_machine) world->machines[rank] = "machine-" + std::to_string(rank);
+    }
     for (int rank = 0; rank < ranks; ++rank) {
       MemorySource::Options state;
       state.rank = rank;
@@ -170,7 +176,9 @@ class Together : public testing::Test {
   int blind_one = -1;
   int other_threads = -1;
   int more_streams = -1;
-  int seers = 1;  // so many ranks see the volume
+  int seers = 1;                        // so many ranks see the volume
+  bool one_machine = false;             // otherwise each rank has one of its own …
+  std::map<int, std::string> machines;  // … unless it is named here
   std::size_t elements = 1000;
   bool uneven_buffers = false;
   bool spread = false;

@@ -37,12 +37,18 @@ void RankStart::lead() {
 }
 
 void RankStart::let_others_load() {
-  tell_verdict();
+  const Verdict told = verdict();
+  group_.tell(kVerdict, told);
   share_volume(run_.options.ranks.shared_write);
-  const bool all_read = in_run_directory() && group_.all_see();
-  if (file_ && !all_read) send_file(group_.channel(), *file_);
+  const bool offered = told.image.why_not.empty();
+  if (file_ && plan_of(told, group_).sends()) {
+    // From memory, where it is: so the volume is read once.
+    send_file(group_.channel(), offered ? *file_of(run_.started.image) : *file_);
+  }
   file_.reset();
   agree_on_bits();
+  // Every rank has loaded it.
+  run_.started.image.reset();
 }
 
 void RankStart::follow() {
@@ -92,11 +98,37 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
   }
   // From here on the others wait for the verdict, and errors are sent under its name.
   asked_ = true;
-  group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}});
-  if (file) group_.channel().broadcast(head);
-  for (int rank = 1; rank < group_.world_size(); ++rank) {
-    throw_if_failed(hear_at_start(run_, group_, rank, kChecked, group_.channel().timeout()), rank);
+  const OfferedImage image = start.snapshot ? place_of(start.snapshot->arena) : OfferedImage();
+  if (start.snapshot && !image.why_not.empty()) {
+    log_warning("each rank reads the checkpoint itself, because rank 0 cannot share its memory: {}",
+                image.why_not);
   }
+  group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}, {"image", image}});
+  if (file) group_.channel().broadcast(head);
+  host_names_ = {own_host()};
+  hosts_ = {0};
+  for (int rank = 1; rank < group_.world_size(); ++rank) {
+    const json told = hear_at_start(run_, group_, rank, kChecked, group_.channel().timeout());
+    throw_if_failed(told, rank);
+    learn_host(rank, told, image.why_not.empty());
+  }
+}
+
+// A rank of this host that cannot map rank 0's image is a host of its own.
+void RankStart::learn_host(int rank, const json& told, bool image) {
+  const std::string host = told.value("host", std::string());
+  const std::string why_not = told.value("why_not", std::string());
+  const auto first = std::find(host_names_.begin(), host_names_.end(), host) - host_names_.begin();
+  if (image && first == 0 && !why_not.empty()) {
+    log_info("rank {} does not take the checkpoint from rank 0's memory: {}", rank, why_not);
+  } else if (image && first != 0 && same_machine(host, host_names_.front())) {
+    log_info(
+        "rank {} does not take the checkpoint from rank 0's memory: on the same machine it runs in another "
+        "PID namespace (a container) or as another user",
+        rank);
+  }
+  host_names_.push_back(host);
+  hosts_.push_back(first == 0 && !why_not.empty() ? rank : static_cast<int>(first));
 }
 
 // The file that all load; null: none is needed. Nothing deletes it before the first commit.
@@ -115,16 +147,20 @@ std::unique_ptr<File> RankStart::file_to_share() const {
 
 bool RankStart::in_run_directory() const { return !run_.started.resumed.fresh && finder().outside().empty(); }
 
-void RankStart::tell_verdict() {
+Verdict RankStart::verdict() const {
   const StartedRun& started = run_.started;
-  group_.tell(kVerdict, {{"attempt", started.record.attempt},
-                         {"fresh", started.resumed.fresh},
-                         {"branch", started.resumed.branch},
-                         {"checkpoint", started.resumed.checkpoint},
-                         {"durable", started.durable.step},
-                         {"bytes", file_ ? file_->size() : 0},
-                         {"index", in_run_directory() ? index_digest(*file_) : std::string()},
-                         {"shared_write", run_.options.ranks.shared_write}});
+  Verdict verdict{.attempt = started.record.attempt,
+                  .fresh = started.resumed.fresh,
+                  .branch = started.resumed.branch,
+                  .checkpoint = started.resumed.checkpoint,
+                  .durable = started.durable.step,
+                  .bytes = file_ ? file_->size() : 0,
+                  .index = in_run_directory() ? index_digest(*file_) : std::string(),
+                  .shared_write = run_.options.ranks.shared_write,
+                  .hosts = hosts_,
+                  .image = {}};
+  if (started.image) verdict.image = offer_image(started.image, started.index, *file_);
+  return verdict;
 }
 
 void RankStart::answer_rank_0() {
@@ -138,7 +174,10 @@ void RankStart::answer_rank_0() {
         // A required source must see on every rank. A blind rank refuses here, before rank 0 claims.
         engine_.start.wait().await_sight();
         if (!head.empty()) receiver_.check_head(std::move(head), candidate.value("bytes", std::uint64_t{0}));
-        group_.tell(kChecked, json::object());
+        // Whether it can be mapped, before rank 0 counts on it.
+        const auto image = candidate.value("image", OfferedImage());
+        const std::string why_not = map_image(image, candidate.value("bytes", std::uint64_t{0})).why_not;
+        group_.tell(kChecked, {{"host", own_host()}, {"why_not", why_not}});
       },
       [&](const Error& error) { group_.tell(kChecked, failure_of(error)); });
 }
@@ -146,14 +185,7 @@ void RankStart::answer_rank_0() {
 Verdict RankStart::hear_verdict() {
   const json told = hear_at_start(run_, group_, 0, kVerdict, run_.options.start.mount_wait + kStartWait);
   throw_if_failed(told, 0);
-  return {.attempt = told.value("attempt", AttemptNumber{0}),
-          .fresh = told.value("fresh", true),
-          .branch = told.value("branch", false),
-          .checkpoint = told.value("checkpoint", std::string()),
-          .durable = told.value("durable", std::int64_t{-1}),
-          .bytes = told.value("bytes", std::uint64_t{0}),
-          .index = told.value("index", std::string()),
-          .shared_write = told.value("shared_write", false)};
+  return told.get<Verdict>();
 }
 
 // Waits for all: no rank trains before every rank can.

@@ -1,5 +1,6 @@
 // The start of several ranks: rank 0 finds a state, all ranks check whether they can resume from it, and rank
-// 0 claims the directory. A rank that sees the volume reads the file there; rank 0 sends it to the others.
+// 0 claims the directory. One rank of each host that sees the volume reads the file there, for all ranks of
+// that host; rank 0 sends it to the others.
 //
 //   rank 0: lead(), let_others_load()
 //   others: follow()
@@ -10,6 +11,8 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/share_sender.h"
@@ -39,7 +42,8 @@ class RankStart {
   void ask_others(CheckpointStore& store, const Selection& selection, const Start& start);
   std::unique_ptr<File> file_to_share() const;
   bool in_run_directory() const;
-  void tell_verdict();
+  void learn_host(int rank, const nlohmann::json& told, bool image);
+  Verdict verdict() const;
   void answer_rank_0();
   Verdict hear_verdict();
   void share_volume(bool wanted);
@@ -52,8 +56,10 @@ class RankStart {
   SharedRounds& rounds_;
   ShareSender& sender_;
   StartReceiver receiver_;
-  std::unique_ptr<File> file_;  // rank 0: what the others load
-  bool asked_ = false;          // rank 0: the others know which checkpoint it would start from
+  std::unique_ptr<File> file_;           // rank 0: what the others load
+  bool asked_ = false;                   // rank 0: the others know which checkpoint it would start from
+  std::vector<std::string> host_names_;  // rank 0: by rank
+  std::vector<int> hosts_;               // rank 0: by rank, the lowest rank of its host
 };
 
 }}}  // namespace holdfast::v0_2::internal

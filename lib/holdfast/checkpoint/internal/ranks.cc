@@ -27,6 +27,7 @@ Ranks::Ranks(Engine& engine, RankGroup& group, RankPartners& partners)
       votes_(engine, group, rounds_, sender_),
       end_(engine, group, partners, sender_, votes_) {
   run_.book->count_in(group_.channel().saves_in_flight());
+  if (group_.leads()) run_.verifier.share_images();
   // From here on costs include the time in which ranks agree.
   run_.outlook.add_agreement(Duration::zero());
 }

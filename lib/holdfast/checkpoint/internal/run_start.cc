@@ -171,6 +171,7 @@ void become(Run& run, StartFinder& finder, Start start, StartedRun& started) {
   run.verifier.stop_keeping();
   started.is_safe = next_start_is_here(run, start, store);
   if (start.snapshot) started.image = start.snapshot->arena;
+  started.index = start.index;
 }
 
 void tell_failure(Run& run, const StartedRun& started, const Error& error) noexcept {

@@ -127,6 +127,7 @@ Start StartFinder::from_store(CheckpointStore& store, const Selection& selection
                       std::to_string(start.record.attempt) + "; check the volume");
   }
   start.attributes = std::move(index.attributes);
+  start.index = index.digest;
   start.snapshot = std::move(snapshot);
   return start;
 }
@@ -150,6 +151,7 @@ Start StartFinder::from_outside() {
   start.record.ancestry.clear();
   start.record.branches.clear();
   start.attributes = std::move(index.attributes);
+  start.index = index.digest;
   start.snapshot = std::move(snapshot);
   return start;
 }

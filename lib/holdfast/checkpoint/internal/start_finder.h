@@ -30,6 +30,7 @@ struct Start {
   std::string once_more;  // the newest has grown from `resume_from`: how to go back there again; else empty
   RunRecord record;       // what the file says
   Attributes attributes;  // of the file
+  Digest index;           // of its index (CheckpointIndex::digest)
   std::shared_ptr<Snapshot> snapshot;
 };
 

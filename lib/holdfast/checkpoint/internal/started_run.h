@@ -10,6 +10,7 @@
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/receipt.h"
 #include "holdfast/snapshot/arena.h"
+#include "holdfast/snapshot/digest.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/checkpoint_store.h"
 
@@ -26,7 +27,8 @@ struct StartedRun {
   std::optional<double> loss = {};
   Metrics metrics = {};
   Receipt receipt = {};
-  std::shared_ptr<Arena> image = {};      // held the state; memory for the next save
+  std::shared_ptr<Arena> image = {};      // held the state; memory for the next save, or for other ranks
+  Digest index = {};                      // of the checkpoint that it held (CheckpointIndex::digest)
   std::shared_ptr<const void> form = {};  // SnapshotSource::fix_form(), until the run ends
   SteadyTime began{};                     // after the wait for the volume
 };

@@ -7,6 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
+#include "holdfast/snapshot/shared_arena.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
@@ -41,7 +42,8 @@ void TrainingStart::begin_writing() {
   StartedRun& started = run_.started;
   run_.stager.plan_ahead();
   // After the plan, because the pool takes an image only if it fits one.
-  if (started.image) run_.stager.offer(std::move(started.image));
+  // Memory that other ranks map now is not the next save's. It has small pages as well.
+  if (started.image && !is_shared(started.image)) run_.stager.offer(std::move(started.image));
   schedule_.begin();
 
   RunState state;

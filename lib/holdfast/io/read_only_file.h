@@ -1,4 +1,5 @@
-// A File that is only read: what a command puts between a checkpoint and its reader derives from it.
+// A File that is only read: what stands between a checkpoint and its reader, or holds one in memory, derives
+// from it.
 //
 // Errors: Error from every call that writes; such a call is a defect. Threads: as File.
 #pragma once
@@ -17,7 +18,7 @@ class ReadOnlyFile : public File {
   void close() final {}
 
  private:
-  [[noreturn]] static void refuse() { throw Error("a command of holdfast only reads this file"); }
+  [[noreturn]] static void refuse() { throw Error("this file can only be read"); }
 };
 
 }}  // namespace holdfast::v0_2
