@@ -35,8 +35,8 @@ struct Change {
 
 std::string part_of(const std::string& name) { return name.substr(0, name.find_first_of("/.")); }
 
-// The first change of form of each part, in the order of steps. Then, of each tensor and attribute, the change
-// before which it had stood still longest; the longest first.
+// The first change of form of each part, in the order of steps. Then, of each tensor and attribute, the
+// change before which it had stood still longest; the longest first.
 std::vector<Change> notable_changes(const TrialLife& straight) {
   const std::int64_t first = straight.steps.front().step;
   std::map<std::string, TrialValue> known;
