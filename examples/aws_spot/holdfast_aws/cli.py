@@ -150,6 +150,11 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rebalance", action="store_true", help="launch before the loss; the waiting one costs"
     )
+    parser.add_argument(
+        "--standby",
+        default="",
+        help="when a second machine boots: never, on-notice, on-rebalance, always (on-notice with --home s3)",
+    )
     parser.add_argument("--strategy", default=default.strategy)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--shared", default="", help="file system of --nodes, such as fs-1.fsx…@tcp:/x")
@@ -190,6 +195,7 @@ def _plan(options: argparse.Namespace) -> LaunchPlan:
         gpu=not options.no_gpu,
         remote_shell=options.remote_shell,
         home=options.home,
+        standby=options.standby,
         nvme=options.nvme,
     )
     return check_plan(plan)
