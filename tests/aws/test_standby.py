@@ -14,6 +14,7 @@ from crew import FakeGroup, Play
 from policy_eval import Call, Resource, allows
 from rights import Rights
 from strict import REGION, StrictAws
+from strict_groups import _computed
 from virtual import VirtualClock
 
 from holdfast_aws import launch
@@ -386,6 +387,15 @@ def test_the_group_has_room_for_one_more_and_no_more() -> None:
     assert (
         made["NoSpot"]["Properties"]["Metrics"][0]["Expression"] == "IF(desired > 1, 1, desired) - in_service"
     )
+
+
+@pytest.mark.parametrize(
+    ("desired", "in_service", "gap"), [(2, 2, -1), (2, 1, 0), (2, 0, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)]
+)
+def test_the_alarm_misses_one_machine_and_no_standby(desired: float, in_service: float, gap: float) -> None:
+    alarm = template(s3_plan("on-notice", fallback_minutes=20))["Resources"]["NoSpot"]["Properties"]
+    expression = alarm["Metrics"][0]["Expression"]
+    assert _computed(expression, {"desired": desired, "in_service": in_service}) == gap
 
 
 def test_rights() -> None:
