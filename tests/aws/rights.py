@@ -20,9 +20,9 @@ ANY = Resource("*")
 
 
 class Rights:
-    def __init__(self, aws: StrictAws, run: str) -> None:
+    def __init__(self, aws: StrictAws, run: str, policy: dict[str, Any] | None = None) -> None:
         self._aws = aws
-        self._policy = instance_policy(run)
+        self._policy = policy or instance_policy(run)
         self.asked: set[str] = set()  # actions that were allowed
 
     def allow(self, service: str, operation: str, params: dict[str, Any]) -> bool:
@@ -36,6 +36,12 @@ class Rights:
         action = f"{service}:{operation}"
         if operation.startswith("Describe"):
             return [Call(action, [ANY])]
+        if operation == "GetParameters":
+            return [
+                Call(
+                    action, [Resource(f"arn:aws:ssm:{REGION}:{OWNER}:parameter{n}") for n in params["Names"]]
+                )
+            ]
         if service == "ssm":
             resource = Resource(
                 f"arn:aws:ssm:{REGION}:{OWNER}:parameter{params.get('Name') or params.get('Path')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,10 @@ class Groups:
             missing = (group.desired_capacity or 0) - len(there) - len(coming)
             for _ in range(missing):
                 self.launching.append(Launching(group.name, now + LAUNCH))
-            for member in sorted(there, key=lambda m: m.instance.launch_time)[: max(0, -missing)]:
+            by_age = sorted(there, key=lambda m: m.instance.launch_time)
+            if "NewestInstance" in (group.termination_policies or []):
+                by_age.reverse()
+            for member in by_age[: max(0, -missing)]:
                 self._end(group, member, "the desired capacity was reduced")
         for one in list(self.launching):
             if one.group not in self._groups():
@@ -484,7 +488,11 @@ def _metrics_of(group: Any) -> set[str]:
 
 
 def _computed(expression: str, known: dict[str, float | None]) -> float | None:
-    """Sums and differences: what the kit's alarms use."""
+    """Sums and differences, and IF(x > 1, 1, x): what the kit's alarms use."""
+    if capped := re.match(r"IF\((\w+) > 1, 1, \1\)", expression):
+        value = known.get(capped[1])
+        known = {**known, "capped": None if value is None else min(1.0, value)}
+        expression = expression.replace(capped[0], "capped")
     total, sign = 0.0, 1.0
     for word in expression.replace("-", " - ").replace("+", " + ").split():
         if word in "+-":

@@ -97,6 +97,13 @@ def test_end_of_the_trainer(bench: Bench, code: str, status: str, job: str, call
     assert bench.calls() == calls
 
 
+def test_whom_a_newer_attempt_has_overtaken_says_so(bench: Bench) -> None:
+    bench.run(
+        "machine/hf-ended", "holdfast.service", EXIT_CODE="exited", EXIT_STATUS="76", HF_STANDBY="on-notice"
+    )
+    assert bench.calls() == ["hf over"]
+
+
 def test_a_container_does_not_outlive_its_unit(bench: Bench) -> None:
     bench.double("docker")
     killed = {"EXIT_CODE": "killed", "EXIT_STATUS": "KILL", "HF_IMAGE": "x@sha256:0"}

@@ -116,12 +116,12 @@ HOUR = Life(60, noticed=True, recommended=False, drought=0)
         ("on-notice", HOUR, 58 + 5 + 10, 2),
         ("on-notice", Life(60, False, False, 0), 60 + 5 + 10 + 4.5, 0),
         ("on-notice", Life(60, True, False, 30), 60 + 30 + 5 + 10, 0),
-        # It boots after 40 min, is ready after 45, and takes over: 40 min of the first machine's count.
-        ("on-rebalance", Life(60, True, True, 0), 45.4 + 23.5, 5.4),
+        # It boots after 40 min, stands by after 43, and takes over: 38 min of the first machine's count.
+        ("on-rebalance", Life(60, True, True, 0), 43.4 + 2 + 25.5, 3.4),
         ("on-rebalance", HOUR, 58 + 5 + 10, 2),
         # Ready long since, it takes over at the notice, which is 2 min before the end.
-        ("always", HOUR, 58.4 + 10.5, 53.4 + 10.5),
-        ("always", Life(60, True, False, 30), 58.4 + 10.5, 53.4),
+        ("always", HOUR, 58.4 + 2 + 10.5, 53.4 + 10.5),
+        ("always", Life(60, True, False, 30), 58.4 + 2 + 10.5, 53.4),
     ],
 )
 def test_what_a_standby_saves(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
@@ -136,7 +136,12 @@ class Aws:
         )
         return _ask(
             lambda: [
-                Group(group["AutoScalingGroupName"], group["DesiredCapacity"])
+                Group(
+                    group["AutoScalingGroupName"],
+                    group["DesiredCapacity"],
+                    group["MaxSize"],
+                    {member["InstanceId"]: member["LifecycleState"] for member in group["Instances"]},
+                )
                 for page in pages
                 for group in page["AutoScalingGroups"]
             ]
@@ -153,6 +158,28 @@ class Aws:
                 AutoScalingGroupName=group, DesiredCapacity=capacity, HonorCooldown=False
             )
         )
+
+    def leave(self, instance: str, *, fewer: bool) -> None:
+        _ask(
+            lambda: self._scaling.terminate_instance_in_auto_scaling_group(
+                InstanceId=instance, ShouldDecrementDesiredCapacity=fewer
+            )
+        )
+
+    def marks(self, run: str, instances: Sequence[str]) -> dict[str, frozenset[str]]:
+        names = [
+            f"/holdfast/{run}/crew/{name}/{what}" for name in instances for what in ("ready", "began", "over")
+        ]
+        found: set[str] = set()
+        for at in range(0, len(names), 10):  # SSM takes ten
+            part = names[at : at + 10]
+            found |= {p["Name"] for p in _ask(lambda: self._ssm.get_parameters(Names=part))["Parameters"]}  # noqa: B023
+        return {
+            name: frozenset(
+                what for what in ("ready", "began", "over") if f"/holdfast/{run}/crew/{name}/{what}" in found
+            )
+            for name in instances
+        }
 
     def set_unhealthy(self, instance: str) -> None:
         _ask(

@@ -157,6 +157,11 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
         help="which spot pool: price-capacity-optimized, cheap among the deep ones; capacity-optimized, the deepest "
         "at any price (%(default)s; simulate compares them)",
     )
+    parser.add_argument(
+        "--standby",
+        default="",
+        help="when a second machine boots: never, on-notice, on-rebalance, always (on-notice with --home s3)",
+    )
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--shared", default="", help="file system of --nodes, such as fs-1.fsx…@tcp:/x")
     parser.add_argument(
@@ -196,6 +201,7 @@ def _plan(options: argparse.Namespace) -> LaunchPlan:
         gpu=not options.no_gpu,
         remote_shell=options.remote_shell,
         home=options.home,
+        standby=options.standby,
         nvme=options.nvme,
     )
     return check_plan(plan)

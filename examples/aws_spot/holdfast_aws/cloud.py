@@ -7,7 +7,7 @@ Each method is one call to AWS. Errors: CloudError with AWS's own code, such as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -92,6 +92,8 @@ class Group:
 
     name: str
     desired: int
+    most: int = 1
+    members: Mapping[str, str] = field(default_factory=dict)  # instance -> lifecycle state
 
 
 class Cloud(Protocol):
@@ -141,6 +143,12 @@ class Cloud(Protocol):
         """The Auto Scaling group that the instance belongs to."""
 
     def set_desired(self, group: str, capacity: int) -> None: ...
+
+    def leave(self, instance: str, *, fewer: bool) -> None:
+        """The group ends this instance; with `fewer` it wants one less, else it starts another."""
+
+    def marks(self, run: str, instances: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Of each instance those of ready, began, over that it has written (standby.py)."""
 
     def set_unhealthy(self, instance: str) -> None: ...
 

@@ -7,6 +7,8 @@
     hf health                       look at the worker; every 30 seconds
     hf sick                         report this instance as Unhealthy; the third in a row is parked
     hf nodes COUNT                  which of several nodes this is, in the words of `holdfast launch`
+    hf standby                      hear notices, ask for a second machine, hand over; it does not end
+    hf over                         a newer attempt trains: this machine's turn is over
     hf beacon                       one line on the console, for hf-aws status
     hf lead-snapshot                a snapshot ahead of a move
 
@@ -102,7 +104,21 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         executor = Executor(cloud, LinuxHost(settings, me.instance), clock, settings, me, say=say)
         return {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
     if command == "home up":
-        return home_up(cloud, clock, settings.run, settings.s3, say)
+        code = home_up(cloud, clock, settings.run, settings.s3, say)
+        if code != OK or settings.standby == "never":
+            return code
+        from holdfast_aws.standby import Gate
+
+        return Gate(cloud, clock, settings.run, me.instance, say).wait()
+    if command in ("standby", "over"):
+        from holdfast_aws.standby import OVER, Watch, mark
+
+        if command == "over":
+            mark(cloud, settings.run, me.instance, OVER)
+            return OK
+        return Watch(
+            cloud, clock, settings.run, settings.standby, me.instance, metadata, run, say=say
+        ).forever()
     if command == "finish":
         return finish(
             cloud,

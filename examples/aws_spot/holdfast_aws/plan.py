@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast_aws import sweep_file
 from holdfast_aws.policy import instance_policy
+from holdfast_aws.standby import NEVER, ON_NOTICE, STRATEGIES
 from holdfast_aws.sweep_file import UsageError as UsageError
 
 # Deep Learning Base AMI: driver, Docker, EFA. The parameter names the newest; `hf-aws check` says which that is.
@@ -71,6 +72,7 @@ class LaunchPlan:
         EBS  # where checkpoints survive the machine: ebs, s3 (bucket.py names it), s3://BUCKET[/PREFIX]
     )
     region: str = ""  # of the run and of its bucket; only with S3
+    standby: str = ""  # when a second machine boots (standby.py); "": on-notice where home is S3, else never
     nvme: bool = False  # commits go to the machine's own drives, copies of them go home
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -86,6 +88,10 @@ class LaunchPlan:
     @property
     def in_s3(self) -> bool:
         return self.home != EBS
+
+    @property
+    def stands_by(self) -> str:
+        return self.standby or (ON_NOTICE if self.in_s3 and not self.rebalance else NEVER)
 
     @property
     def s3(self) -> str:
@@ -107,7 +113,8 @@ class LaunchPlan:
         """What a machine of the run may do."""
         s3 = self.s3 if self.in_s3 else ""
         names = ("runs/*",) if self.slices else self.names  # a template may have 51,200 bytes
-        return instance_policy(self.run, pull_from_ecr=self.from_ecr, s3=s3, names=names)
+        standby = self.stands_by != NEVER
+        return instance_policy(self.run, pull_from_ecr=self.from_ecr, s3=s3, names=names, standby=standby)
 
     @property
     def from_ecr(self) -> bool:
@@ -135,6 +142,15 @@ def _check_home(plan: LaunchPlan, need: Callable[[bool, str], None]) -> None:
     need(
         not (plan.in_s3 or plan.nvme) or plan.nodes == 1,
         "--nodes has neither --home s3 nor --nvme: the nodes share one file system, which survives them",
+    )
+    need(plan.stands_by in STRATEGIES, f"--standby {plan.standby}: {', '.join(STRATEGIES)}")
+    need(
+        plan.stands_by == NEVER or plan.in_s3,
+        f"--standby {plan.standby} needs --home s3: a volume is attached to one machine, so a second could only wait",
+    )
+    need(
+        plan.stands_by == NEVER or not plan.rebalance,
+        f"--standby {plan.standby} and --rebalance both start a second machine: choose one",
     )
     defaults = {field.name: field.default for field in fields(plan)}
     spare = [option for name, option in OF_THE_VOLUME.items() if getattr(plan, name) != defaults[name]]

@@ -28,12 +28,17 @@ ACL = "bucket-owner-full-control"
 
 
 def instance_policy(
-    run: str, *, pull_from_ecr: bool = False, s3: str = "", names: Sequence[str] = ("run",)
+    run: str,
+    *,
+    pull_from_ecr: bool = False,
+    s3: str = "",
+    names: Sequence[str] = ("run",),
+    standby: bool = False,
 ) -> dict[str, Any]:
     """The policy of the run's role.
 
     `pull_from_ecr`: the image lies in a private registry of the account. `s3`: BUCKET/PREFIX/RUN, with a place below
-    for each of `names`, which may have wildcards.
+    for each of `names`, which may have wildcards. `standby`: a machine may hand over, and leave its group.
     """
     registers = f"arn:aws:ssm:*:*:parameter/holdfast/{run}"
     kit = f"arn:aws:ssm:*:*:parameter/holdfast-kit/{run}"
@@ -69,6 +74,12 @@ def instance_policy(
             {"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}},
         ),
     ]
+    if standby:
+        # At most one more: the group's MaxSize says so, and no machine can change that.
+        statements += [
+            _allow("HandOver", "autoscaling:TerminateInstanceInAutoScalingGroup", GROUPS, ours),
+            _allow("ReadCrew", "ssm:GetParameters", f"{registers}/crew/*"),
+        ]
     if pull_from_ecr:
         pull = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
         statements += [

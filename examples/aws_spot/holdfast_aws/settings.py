@@ -10,6 +10,7 @@ HF_RUN_DIRS       run directories, ":" between them; all must be complete to end
 HF_NVME           1: run directories lie on the machine's own drives; each has a copy of its checkpoints at home (0)
 HF_FAST           where the machine's own drives are mounted (/mnt/fast)
 HF_S3             BUCKET/PREFIX/RUN: home is there, and the run has no volume (none)
+HF_STANDBY        on-notice, on-rebalance, always: when a second machine boots, standby.py; never (never)
 HF_NODES          machines that train together (1)
 HF_GPU            1: the machine must see a GPU (1)
 HF_DEV_ROOT       "/" unless a test says otherwise
@@ -42,6 +43,7 @@ class Settings:
     nvme: bool = False
     fast: Path = Path("/mnt/fast")
     s3: str = ""
+    standby: str = "never"
     dev_root: Path = Path("/")
     imds: str = IMDS
 
@@ -92,6 +94,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         nvme=environment.get("HF_NVME", "0") == "1",
         fast=Path(environment.get("HF_FAST", "/mnt/fast")),
         s3=environment.get("HF_S3", ""),
+        standby=environment.get("HF_STANDBY") or "never",
         dev_root=Path(environment.get("HF_DEV_ROOT", "/")),
         imds=environment.get("HF_IMDS", IMDS),
     )

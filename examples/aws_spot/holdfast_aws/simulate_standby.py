@@ -2,7 +2,7 @@
 
 One machine after the other, on the lives that `bench_spot_replay` draws and with the assumptions of simulate.py; all
 strategies see the same machines. A standby boots when it is wanted and spot has a machine. The holder trains on until
-it is ready, commits and hands over, or its own end comes first.
+it has booted, commits and hands over, or its own end comes first. Then the standby's trainer starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast_aws.simulate import BOOT, Assumptions, BrokenRuleError, Mersenne64
 
 NOTICE = 2.0  # minutes before the end
 HEARS = 1.0  # minutes from a launch until the machine hears notices
-HAND_OVER = 0.4  # minutes: the last commit, and the standby's first step
+HAND_OVER = 0.4  # minutes: the last commit
 SILENCE = 1.0  # minutes until the run of a machine that is lost without a notice is given to its standby
 MOST = 100_000  # machines of one training
 
@@ -95,7 +95,7 @@ def relay(seed: int, given: Assumptions, strategy: str) -> Relayed:
             boots = max(first, spot_from)
         else:  # where spot has none after a machine's end, it has none when that is announced
             boots = end if strategy == "never" or life.drought else leaves
-        standbys = list(_standbys(lives, number, boots, end, startup))
+        standbys = list(_standbys(lives, number, boots, end))
         hands_over = next(
             (max(leaves, one.ready) for one in standbys if one.end > max(leaves, one.ready)), end
         )
@@ -114,7 +114,8 @@ def relay(seed: int, given: Assumptions, strategy: str) -> Relayed:
         came = [one for one in standbys if one.begin < over]
         if came and came[-1].end > over:
             number, begin = number + len(came), came[-1].begin
-            first, spot_from = max(came[-1].ready, over + (0 if told else SILENCE)), over + life.drought
+            ready = max(came[-1].ready, over + (0 if told else SILENCE))
+            first, spot_from = ready + given.startup, over + life.drought
         else:
             last = lives[number + len(came)]
             number, begin = number + len(came) + 1, max(over, (came[-1].end if came else end) + last.drought)
@@ -130,11 +131,11 @@ def _leaves(life: Life, begin: float, end: float, given: Assumptions, strategy: 
     return min(end, max(hears, end - NOTICE)) if life.noticed else end
 
 
-def _standbys(lives: Lives, holder: int, boots: float, end: float, startup: float) -> Iterator[Standby]:
+def _standbys(lives: Lives, holder: int, boots: float, end: float) -> Iterator[Standby]:
     """Those that boot one after the other while the holder lives."""
     while boots < end:
         holder += 1
-        standby = Standby(boots, boots + startup, boots + lives[holder].minutes)
+        standby = Standby(boots, boots + BOOT, boots + lives[holder].minutes)
         yield standby
         boots = standby.end + lives[holder].drought
 

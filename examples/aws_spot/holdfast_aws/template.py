@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, on_demand_group, spot_group, stack_of
+from holdfast_aws.standby import NEVER
 from holdfast_aws.user_data import kit, user_data
 
 Json = dict[str, Any]
@@ -88,7 +89,7 @@ def _role(plan: LaunchPlan) -> Json:
 
 
 def _kit(plan: LaunchPlan) -> Json:
-    text = base64.b64encode(kit()).decode()
+    text = base64.b64encode(kit(plan)).decode()
     parts = [text[at : at + PARAMETER_LIMIT] for at in range(0, len(text), PARAMETER_LIMIT)]
     return {
         f"Kit{number:02}": {
@@ -197,6 +198,7 @@ def _interface(card: int, device: int, kind: str) -> Json:
 
 
 def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
+    second = plan.stands_by != NEVER and on_demand_percentage == 0  # on-demand machines hear no notice
     launch = {
         "LaunchTemplateId": _ref("Machine"),
         "Version": {"Fn::GetAtt": ["Machine", "LatestVersionNumber"]},
@@ -206,7 +208,9 @@ def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
         "Properties": {
             "AutoScalingGroupName": name,
             "MinSize": "0",
-            "MaxSize": str(plan.nodes + (1 if plan.rebalance else 0)),
+            "MaxSize": str(plan.nodes + (1 if plan.rebalance or second else 0)),
+            # Of two, the one that does not train yet.
+            **({"TerminationPolicies": ["NewestInstance"]} if second else {}),
             "VPCZoneIdentifier": _ref("Subnets"),
             "CapacityRebalance": plan.rebalance,
             "HealthCheckType": "EC2",
@@ -243,7 +247,9 @@ def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
 def _fallback(plan: LaunchPlan) -> Json:
     desired = _metric(plan, "desired", "GroupDesiredCapacity")
     in_service = _metric(plan, "in_service", "GroupInServiceInstances")
-    gap = {"Id": "gap", "Expression": "desired - in_service", "Label": "machines that spot does not give"}
+    # A standby that does not come is no reason to buy a machine.
+    wanted = "desired - in_service" if plan.stands_by == NEVER else "IF(desired > 1, 1, desired) - in_service"
+    gap = {"Id": "gap", "Expression": wanted, "Label": "machines that spot does not give"}
     hidden: Json = {"ReturnData": False}
     return {
         "BuyOnDemand": _set_on_demand(1),

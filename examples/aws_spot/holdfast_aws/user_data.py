@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast_aws.plan import MOUNT, LaunchPlan, UsageError
 from holdfast_aws.policy import ACL
+from holdfast_aws.standby import NEVER
 
 LIMIT = 16384  # bytes, before base64: EC2's
 KIT = Path(__file__).resolve().parents[1]
@@ -65,6 +66,8 @@ def _config(plan: LaunchPlan) -> dict[str, Any]:
             files.append(_file(f"/opt/holdfast/{Path(script).name}", (KIT / script).read_text(), "0755"))
     timers = ["hf-health.timer"] + ([] if plan.shared or plan.in_s3 else ["hf-lead-snapshot.timer"])
     begin = ["holdfast-setup.service", "holdfast-volume.service", *timers]
+    if plan.stands_by != NEVER:
+        begin.append("hf-standby.service")
     return {
         "write_files": files,
         "runcmd": [
@@ -79,6 +82,8 @@ def _units(plan: LaunchPlan) -> list[str]:
     every = sorted(path.name for path in (KIT / "units").iterdir())
     if plan.in_s3:
         every = [name for name in every if not name.startswith("hf-lead-snapshot")]
+    if plan.stands_by == NEVER:
+        every.remove("hf-standby.service")
     return [name for name in every if plan.slices or name != "hf-mig.service"]
 
 
@@ -102,7 +107,7 @@ def _environment(plan: LaunchPlan) -> str:
     """Read by systemd and by bash; settings.py says what each means."""
     values = {
         "HF_RUN": plan.run,
-        "HF_KIT": hashlib.sha256(kit()).hexdigest(),
+        "HF_KIT": hashlib.sha256(kit(plan)).hexdigest(),
         "HF_SIZE_GIB": str(plan.size_gib),
         "HF_IOPS": str(plan.iops),
         "HF_THROUGHPUT": str(plan.throughput),
@@ -115,6 +120,7 @@ def _environment(plan: LaunchPlan) -> str:
         "HF_NODES": str(plan.nodes),
         "HF_SHARED": plan.shared,
         "HF_NVME": "1" if plan.nvme else "",
+        "HF_STANDBY": "" if plan.stands_by == NEVER else plan.stands_by,
         **(_s3(plan) if plan.in_s3 else {}),
         **plan.environment,
     }
@@ -143,12 +149,17 @@ def _s3(plan: LaunchPlan) -> dict[str, str]:
     }
 
 
-@functools.lru_cache(maxsize=1)  # half a second, and a template needs it twice
-def kit() -> bytes:
-    """The modules that a machine needs, by name, as compressed JSON."""
+def kit(plan: LaunchPlan) -> bytes:
+    """The modules that a machine of the plan needs, by name, as compressed JSON."""
+    unneeded = {"executor", "linux_host"} if plan.in_s3 else set()
+    return _kit(frozenset(unneeded | ({"standby"} if plan.stands_by == NEVER else set())))
+
+
+@functools.lru_cache(maxsize=4)  # half a second, and a template needs it twice
+def _kit(without: frozenset[str]) -> bytes:
     sources = {
         name: _without_manual((PACKAGE / f"{name}.py").read_text(), keep_own=name == ENTRY)
-        for name in machine_modules()
+        for name in machine_modules(without)
     }
     return lzma.compress(json.dumps(sources).encode(), preset=9 | lzma.PRESET_EXTREME)
 
@@ -165,8 +176,8 @@ def _without_manual(source: str, *, keep_own: bool) -> str:
     return ast.unparse(tree) + "\n"
 
 
-def machine_modules() -> list[str]:
-    """What the entry imports, and what that imports."""
+def machine_modules(without: frozenset[str] = frozenset()) -> list[str]:
+    """What the entry imports, and what that imports. `without`: what it imports only in commands that nobody calls."""
     found: set[str] = set()
     wanted = {"__init__", ENTRY}
     while wanted:
@@ -177,5 +188,5 @@ def machine_modules() -> list[str]:
                 wanted |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("holdfast_aws."):
                 wanted.add(str(node.module).split(".")[1])
-        wanted -= found
+        wanted -= found | without
     return sorted(found)
