@@ -52,6 +52,22 @@ TEST_P(LastSaveOfRanks, IsLeftOutWithoutTimeForIt) {
   EXPECT_THAT(member(1).checkpointer->stop_reason(), HasSubstr("no time was left"));
 }
 
+// The ranks voted on it a step before the notice came.
+TEST_P(LastSaveOfRanks, IsNotBegunWhereANoticeForbidsWhatWasAgreed) {
+  options.every = SaveEvery::steps(10);
+  commits_take(30s);
+  live(2, [](Member& one) {
+    one.train_to(19);
+    if (one.rank == 0) one.announcer.deadline(one.clock.now() + 25s);
+    one.train_to(20);
+    if (one.rank == 0) one.announcer.stop(one.clock.now() + 20s);
+    one.train_to(30);
+    one.finish();
+  });
+  expect_all_ended(75);
+  EXPECT_EQ(member(0).checkpointer->last_durable().step, 10);
+}
+
 // A state of which the ranks hold parts is brought together once, after all have agreed on that save.
 TEST_P(LastSaveOfRanks, BringsASpreadStateTogetherAlthoughAnEarlyStepWasSlow) {
   spread = true;

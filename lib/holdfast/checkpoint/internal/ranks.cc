@@ -133,7 +133,10 @@ void Ranks::act(Decision& decision, const Agreed& agreed) {
     pause(decision, plan, agreed);
   } else if (saves) {
     if (group_.leads()) engine_.schedule.want();
-    save(decision, agreed, {.move = plan.move == Move::commit ? Move::commit : Move::train}, false);
+    // The vote was cast a step ago. What was possible then may be forbidden now.
+    const bool room = plan.room && !plan.too_late;
+    save(decision, agreed, {.move = plan.move == Move::commit ? Move::commit : Move::train, .room = room},
+         false);
   }
 }
 
