@@ -27,6 +27,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -85,6 +86,15 @@ template <class... Values>
 void say(const char* format, Values... values) {
   std::printf(format, values...);
   std::fflush(stdout);
+}
+
+// By this process, from files and pipes.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string word;
+  std::uint64_t bytes = 0;
+  io >> word >> bytes;  // "rchar: 123"
+  return bytes;
 }
 
 // Returns once it has been heard.
@@ -150,7 +160,9 @@ int train(const Story& story, ProcessGroup& group, Agreement& agreement) {
                                     .notices = {.cloud = false, .term_grace = 120s},
                                     .writing = {.write_limit = static_cast<double>(story.number("limit", 0))},
                                     .ranks = {.channel = &agreement}});
+  const std::uint64_t before = bytes_read();
   const Resumed resumed = checkpointer.resume();
+  say("read %llu\n", static_cast<unsigned long long>(bytes_read() - before));
   say("resumed %lld %s\n", static_cast<long long>(resumed.step), resumed.bit_exact ? "exact" : "not-exact");
   Story::Event event = story.event("at");
   if (event.rank != group.rank() || (!resumed.fresh && story.number("fixed", 0) == 0)) event = {};
