@@ -265,7 +265,7 @@ void SimulatedRun::ask_for_a_save(int r) {
 // A stop that is heard at the last step, with time for one commit, barely.
 void SimulatedRun::stop_at_the_end() {
   const std::uint64_t k = key(8);
-  const Ms grace = longest_write() + between(19, k, 300, 4 * step_ms_);
+  const Ms grace = longest_write() + between(19, k, 300, 300 + 4 * step_ms_);
   const int r = static_cast<int>(draw(16, k) % static_cast<std::uint64_t>(world_));
   announce(r, {.source = kStopSource, .kind = NoticeKind::stop, .at = steady(now_ + grace)}, grace, true,
            kFar);
