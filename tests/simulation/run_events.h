@@ -24,7 +24,6 @@ struct Vote {
   Duration needs{};      // rank 0: a last save that begins now takes this long; 0: unknown
   Duration step_time{};  // 0: not measured
   Step due = -1;         // rank 0: the next step at which a save by steps falls due
-  bool operator==(const Vote&) const = default;
 };
 // The result of two votes: the shortest times left, the largest of everything else.
 Vote merged(const Vote& one, const Vote& other);

@@ -68,7 +68,6 @@ void RunCore::pursue(const RunEnds::End& end) {
   if (pursued_ == now) return;
   pursued_ = now;
   told_late_ = told_no_room_ = told_not_home_ = false;
-  if (planted(Planted::keeps_the_insurance_of_another_notice) && insurance_.save > 0) return;
   insurance_ = std::exchange(answer_, {});
 }
 

@@ -244,7 +244,7 @@ void RunCore::handle(const SaveEnded& event) {
     }
   } else if (event.outcome != Outcome::overtaken) {
     failing_ = true;
-    wanted_ = wanted_ || evaluation_.runs;  // what asked for it still stands
+    wanted_ = wanted_ || (evaluation_.runs && open_->asked);  // what asked for it still stands
   }
   if (event.outcome == Outcome::superseded) superseded_ = true;
   writer_ = Writer::tidying;

@@ -105,7 +105,6 @@ void RunCore::vote_as_rank_0(Vote& vote, bool at_end) {
   const bool last = plan.move == Move::last_commit && now_ >= retry_last_;
   const bool refused = wanted_ && plan.move == Move::train && !plan.room && !plan.too_late;
   if (refused && !std::exchange(told_no_room_, true)) say(Remark::no_room);
-  if (refused && planted(Planted::forgets_a_request_without_room)) wanted_ = false;
   vote.due = schedule_.next_due_step(now_).value_or(-1);
   ask(vote.save, plan.move == Move::commit || last || (!plan.pauses() && plan.room && (wanted_ || due)));
   ask(vote.stop, plan.move == Move::stop);

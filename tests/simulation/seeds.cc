@@ -44,8 +44,10 @@ unsigned faults_of(std::uint64_t seed) {
   }
   if (hash(seed, 98) % 4 != 0) return faults;
   // Saves that fall due anyway would hide that a notice is not answered.
-  const auto calm = static_cast<unsigned>(hash(seed, 97)) & kCalmFaults;
-  return hash(seed, 96) % 4 == 0 ? calm : calm & ~(1U << by_time | 1U << automatic);
+  auto calm = static_cast<unsigned>(hash(seed, 97)) & kCalmFaults;
+  if (hash(seed, 96) % 4 != 0) calm &= ~(1U << by_time | 1U << automatic);
+  if (hash(seed, 95) % 2 != 0) calm &= ~(1U << evaluations | 1U << best | 1U << on_save);
+  return calm;
 }
 
 Search search_seeds(std::uint64_t first, std::uint64_t count) {

@@ -78,7 +78,9 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, unsigned faults, bool trace)
   last_ = between(2, 0, 30, 230);
   step_ms_ = between(3, 0, 50, draw(3, 1) % 2 != 0 ? 3000 : 350);
   write_ms_ = between(4, 0, 100, 8000);
-  every_ = draw(5, 2) % 5 < 2 ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
+  calm_ = (faults_ & kDisturbing) == 0;
+  every_ =
+      draw(5, 2) % 5 < (calm_ ? 4U : 2U) ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
   every_ms_ = has(by_time) ? between(5, 1, 10'000, 70'000) : 0;
   tick_ms_ = draw(9, 0) % 3 == 0 ? 4'000 : 900;  // in an evaluation
   home_ms_ = has(mirror) ? between(8, 0, 500, 20'000) : 0;
@@ -86,7 +88,6 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, unsigned faults, bool trace)
   if (draw(6, 1) % 2 == 0) evaluate_every_ = std::min(every_, evaluate_every_);
   constexpr OnNotice kPolicies[] = {OnNotice::train_on, OnNotice::train_on, OnNotice::wait, OnNotice::exit};
   policy_ = kPolicies[draw(7, 0) % 4];
-  calm_ = (faults_ & kDisturbing) == 0;
   ranks_.resize(static_cast<std::size_t>(world_));
   for (int r = 0; r < world_; ++r) {
     auto& truth = rank(r).truth;
@@ -177,20 +178,30 @@ void SimulatedRun::plan_trouble(Ms horizon) {
   } first;
   for (std::uint64_t i = 0; i < 3; ++i) {
     const std::uint64_t k = key(i);
-    const int r = static_cast<int>(draw(10, k) % static_cast<std::uint64_t>(world_));
+    int r = static_cast<int>(draw(10, k) % static_cast<std::uint64_t>(world_));
+    if (calm_ && r == 0) r = world_ - 1;  // rank 0 hears of the others' ends by votes alone
     const bool guessed = happens(guess, k, 50);
     const bool sleeps = happens(hibernate, k, 30);
     const bool lives = happens(outlive, k, 40) || sleeps;
     Ms left = between(12, k, 3'000, draw(12, key(70 + i)) % 3 == 0 ? 20'000 : 300'000);
-    const Ms gone = happens(withdraw, k, 40) ? between(13, k, 100, left) : kFar;
+    Ms gone = happens(withdraw, k, 40) ? between(13, k, 100, left) : kFar;
     Ms at = between(11, k, 0, horizon);
     // The second one often comes when the first is withdrawn, or ends shortly after it.
     const std::uint64_t follows = i == 1 ? draw(11, key(9)) % 3 : 2;
-    if (follows == 0) at = first.at + (first.gone < kFar ? first.gone : 0) + between(11, key(8), 0, 15'000);
+    if (follows == 0) {
+      at = first.at + (first.gone < kFar ? first.gone : 0) + between(11, key(8), 0, 15'000);
+      if (calm_) gone = kFar;
+      if (calm_) left = 300'000;
+    }
     if (follows == 1) {
       at = first.at + between(11, key(8), 0, first.left);
       left = std::max<Ms>(first.at + first.left - at, 0) + between(12, key(8), 500, 40'000);
     }
+    // Some are withdrawn when only the last save has room, and the program has just asked for one.
+    const Ms no_room =
+        left - longest_write() * 3 / 2 - step_ms_ - 4'000 - between(13, key(30), 0, longest_write());
+    const bool asks = i == 0 && no_room > 0 && has(withdraw) && has(request) && draw(13, key(31)) % 3 == 0;
+    if (asks) gone = std::min(no_room + 2 * step_ms_ + between(13, key(32), 500, 4'000), left);
     if (i == 0) first = {.at = at, .left = left, .gone = gone};
     if (happens(notice, k, i == 2 ? 15 : calm_ ? 80 : 50)) {
       const Ms announced = guessed ? 110'000 : left;
@@ -204,22 +215,10 @@ void SimulatedRun::plan_trouble(Ms horizon) {
                   .policy = policy_},
                  left, lives, gone);
       });
+      if (asks) after(at + no_room, [this] { ask_for_a_save(0); });
     }
     if (happens(power, k, 20)) after(between(14, k, 0, horizon), [=, this] { kill(r); });
-    if (happens(request, k, 60)) {
-      after(between(15, k, 0, horizon), [=, this] {
-        ++requests_;
-        requested_at_ = now_;
-        requested_step_ = leader().step;
-        rank(r).asked_in_evaluation = rank(r).core->evaluating();
-        give(r, NoticeHeard{.source = kProgramsRequest, .kind = NoticeKind::checkpoint_now});
-        after(time_to_answer() + 2'000, [this, at = now_] {
-          if (!calm_ || told_ > 0 || broken_ || requested_at_ != at || leader().exited) return;
-          const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
-          promise(Promise::request_is_served, served, "a save was asked for, and none came");
-        });
-      });
-    }
+    if (happens(request, k, 60)) after(between(15, k, 0, horizon), [this, r] { ask_for_a_save(r); });
   }
   const std::uint64_t k = key(7);
   const int r = static_cast<int>(draw(16, k) % static_cast<std::uint64_t>(world_));
@@ -246,6 +245,30 @@ void SimulatedRun::plan_trouble(Ms horizon) {
       });
     });
   }
+}
+
+// The program's request_save(), or SIGUSR1.
+void SimulatedRun::ask_for_a_save(int r) {
+  if (!rank(r).alive || rank(r).exited) return;
+  ++requests_;
+  requested_at_ = now_;
+  requested_step_ = leader().step;
+  rank(r).asked_in_evaluation = rank(r).core->evaluating();
+  give(r, NoticeHeard{.source = kProgramsRequest, .kind = NoticeKind::checkpoint_now});
+  after(time_to_answer() + 2'000, [this, at = now_] {
+    if (!calm_ || told_ > 0 || broken_ || requested_at_ != at || leader().exited) return;
+    const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
+    promise(Promise::request_is_served, served, "a save was asked for, and none came");
+  });
+}
+
+// A stop that is heard at the last step, with time for one commit, barely.
+void SimulatedRun::stop_at_the_end() {
+  const std::uint64_t k = key(8);
+  const Ms grace = longest_write() + between(19, k, 300, 300 + 4 * step_ms_);
+  const int r = static_cast<int>(draw(16, k) % static_cast<std::uint64_t>(world_));
+  announce(r, {.source = kStopSource, .kind = NoticeKind::stop, .at = steady(now_ + grace)}, grace, true,
+           kFar);
 }
 
 Ms SimulatedRun::longest_write() const { return write_ms_ * (has(write_limit) ? 3 : 1); }
@@ -287,9 +310,9 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
       give(r, NoticeHeard{.source = notice.source, .kind = NoticeKind::withdrawn});
       // What was asked for while there was no room is saved now.
       if (!calm_ || open_ends_ > 0 || stop_told_ || requested_at_ < told_at) return;
-      after(time_to_answer() + 2'000 + (world_ > 1 ? 5'000 : 0), [=, this] {
+      after(time_to_answer() + 2'000 + (world_ > 1 ? 5'000 : 0), [=, this, asked = requested_step_] {
         if (told_ != count || broken_ || leader().exited || leader().in_call == Call::finish) return;
-        const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
+        const bool served = !store_.empty() && store_.rbegin()->first >= asked;
         promise(Promise::request_is_served, served,
                 "a save was asked for while there was no room, and none came later");
       });
@@ -384,7 +407,7 @@ void SimulatedRun::call(int r, Call which, const Event& event) {
   x.call_since = now_;
   if (which == Call::finish && r == 0) {
     finish_at_ = now_;
-    busy_at_finish_ = disk_.busy;
+    busy_at_finish_ = disk_.busy || (x.image.used && !x.image.complete);
     last_tried_ = false;
   }
   promise(Promise::training_is_not_approved, !x.approved,
@@ -430,6 +453,14 @@ void SimulatedRun::step_done(int r, Step step) {
   x.live = x.truth[static_cast<std::size_t>(step)];
   x.result_known = !has(late_results);
   if (r == 0 && calm_ && told_ == 0) check_overdue(step);
+  if (r == 0 && step == last_ && faulty() && !stop_told_ && happens(stop, key(8), 40)) stop_at_the_end();
+  const bool evaluates = has(evaluations) && step % evaluate_every_ == 0;
+  if (r == 0 && evaluates && faulty() && told_ == 0 &&
+      happens(notice, key(900) + static_cast<std::uint64_t>(step), 10)) {
+    // The insurance is in flight when the evaluation begins.
+    const NoticeHeard end{.source = 7, .at = steady(now_ + 110'000), .guessed = true, .policy = policy_};
+    announce(0, end, 300'000, true, between(13, key(901), 20'000, 60'000));
+  }
   if (step < x.quiet.before && steady(now_) < x.quiet.until) {
     ++counted.quiet_steps;
     return next(r, Call::step, false);

@@ -152,6 +152,8 @@ class SimulatedRun {
   void plan_trouble(Ms horizon);
   void announce(int r, run::NoticeHeard notice, Ms left, bool lives, Ms gone);
   void check_answer(int r, const run::NoticeHeard& notice, Ms left, Ms gone, bool lives, Ms told_at);
+  void ask_for_a_save(int r);
+  void stop_at_the_end();
   void kill(int r);
   void lose(int r);
   void check_over();

@@ -240,8 +240,9 @@ void SimulatedRun::write_ended(int r, Outcome outcome) {
       const bool pressed = std::any_of(y.ends.begin(), y.ends.end(), [&](const Announced& end) {
         return end.withdrawn == kFar && end.at > now_ && end.told <= at;
       });
+      const Ms cost = ms(y.core->costs().commit.value_or(Duration::zero()));
       const bool forbidden = std::any_of(y.ends.begin(), y.ends.end(), [&](const Announced& end) {
-        return end.named && end.withdrawn > at && end.at > at && end.at < now_ + 20 * longest_write();
+        return end.named && end.withdrawn > at && end.at > at && end.at < now_ + 2 * cost + 3'000;
       });
       const bool asked = pressed || y.asked_in_evaluation;
       if (!y.alive || y.exited || !y.core->evaluating() || y.evaluations != calls || !asked || forbidden)
