@@ -25,13 +25,13 @@ class Lab:
     stand_ins: dict[str, Any] = field(default_factory=dict)  # service -> a client instead of moto's
     clock: list[float] = field(default_factory=lambda: [0.0])
     said: list[str] = field(default_factory=list)
+    image: str = ""
 
     def client(self, name: str) -> Any:
         return self.account.client(name)
 
     def plan(self, **changes: Any) -> LaunchPlan:
-        image = self.client("ec2").describe_images(Owners=["099720109477"])["Images"][0]["ImageId"]
-        return plans.plan(machine_image=image, vpc="", subnets=(), **changes)
+        return plans.plan(machine_image=self.image, vpc="", subnets=(), **changes)
 
     def another(self, *, dry_run: bool = False) -> Account:
         """The account again, as the next command would see it."""
@@ -52,6 +52,7 @@ def lab() -> Iterator[Lab]:
         session.events.register("before-call", record)
         made = Lab(Account(lambda name: None), calls)
         made.clock[0] = 1_800_000_000.0
+        made.image = boto3.client("ec2", region_name=REGION).register_image(Name="ours")["ImageId"]
 
         def client(name: str) -> Any:
             return made.stand_ins.get(name) or session.client(name)
