@@ -102,7 +102,14 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     judged.remark = to_text(ending) + ", but " + why;
   };
   if (const AttemptWord* const other = newer_attempt(news)) {
-    if (ending.code() != static_cast<int>(ExitCode::superseded)) {
+    // An interrupted attempt that said so before its end has handed over, and a standby may be quick.
+    const bool handed_over =
+        ending.code() == static_cast<int>(ExitCode::interrupted) &&
+        std::any_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& word) {
+          return word.claimant.supervisor.starts_with(life_) && word.state &&
+                 word.state->phase == RunPhase::interrupted;
+        });
+    if (!handed_over && ending.code() != static_cast<int>(ExitCode::superseded)) {
       counts_as(exit_with(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }
     return judged;

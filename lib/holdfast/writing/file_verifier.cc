@@ -6,6 +6,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/format/arriving_bytes.h"
+#include "holdfast/io/read_only_file.h"
 #include "holdfast/snapshot/shared_arena.h"
 #include "holdfast/staging/run_record.h"
 
