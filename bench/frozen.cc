@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -96,8 +97,9 @@ std::shared_ptr<torch::nn::Module> with_frozen_trunk(int classes) {
   return net.ptr();
 }
 
-// Ends what the file system still does for the save before, so that no row pays for another.
+// Lets the save before end, so that no row pays for another: its writer deletes an older file after the commit.
 void settle(const std::filesystem::path& directory) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const int folder = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY);
   if (folder < 0 || ::syncfs(folder) != 0) throw IoError("sync", directory, errno);
   ::close(folder);
