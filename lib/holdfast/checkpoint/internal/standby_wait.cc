@@ -150,16 +150,21 @@ void StandbyWait::follow(const View& view) {
   if (reading_.valid() || view.newest.empty() || view.newest == tried_) return;
   if (!run_.options.start.resume_from.empty()) return;
   tried_ = view.newest;
-  reading_ = std::async(std::launch::async, [this] { return finder_.newest_here(); });
+  reading_ = std::async(std::launch::async, [this, wanted = !checked_] {
+    ReadAhead read{.found = finder_.newest_here(), .start = {}};
+    // At once, because retention may delete the file.
+    if (wanted && read.found.newest) read.start = finder_.candidate(*finder_.open_store(), read.found);
+    return read;
+  });
 }
 
 void StandbyWait::take_in() {
   if (!reading_.valid() || reading_.wait_for(Duration::zero()) != std::future_status::ready) return;
   try {
-    const Selection found = reading_.get();
+    const auto [found, start] = reading_.get();
     if (!found.newest) return;
     // A program that can never take over says so now, and not when the holder is gone.
-    if (!checked_) finder_.check(finder_.candidate(*finder_.open_store(), found));
+    if (start) finder_.check(*start);
     checked_ = true;
     sign_.checkpoint = found.newest->name;
     sign_.step = found.newest->step;

@@ -44,6 +44,11 @@ class StandbyWait {
     std::string trace = {};  // changes while the holder lives
   };
 
+  struct ReadAhead {
+    Selection found;
+    std::optional<Start> start;  // of the first one: is it of this program?
+  };
+
   View look() const;
   bool is_free(const View& view);
   bool is_lost(const View& view);
@@ -59,7 +64,7 @@ class StandbyWait {
   const bool stands_by_;
   const std::optional<Duration> takeover_after_;
   StandbySign sign_;
-  std::future<Selection> reading_;
+  std::future<ReadAhead> reading_;
   std::string tried_;     // name of the checkpoint that was read last, or could not be
   bool checked_ = false;  // a checkpoint of this run fits the program
   std::string trace_;
