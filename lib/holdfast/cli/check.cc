@@ -310,9 +310,10 @@ int run_check(const CheckRequest& request) {
 constexpr char kCheckFooter[] =
     R"(Runs COMMAND for N steps. Then runs it again and kills it (SIGKILL), K times: in the middle, right after a save, late, at an
 epoch's end (if the state knows its position in the data), right after a part of the state changed its form and before that,
-right after a change of a value that had stood still, and elsewhere. Each time it resumes from a checkpoint before the kill, and computes every later step again. The loss and
-the digest of the state must be equal at every step, bit for bit. Without --steps the first life decides: at least 60 steps,
-more until it has seen an epoch's end and an evaluation (EvaluationScope, metric()), at most 1000 steps or 10 s of training.
+right after a change of a value that had stood still, and elsewhere. Each time it resumes from a checkpoint before the kill,
+and computes every later step again. The loss and the digest of the state must be equal at every step, bit for bit. Without
+--steps the first life decides: at least 60 steps, more until it has seen an epoch's end and an evaluation (EvaluationScope,
+metric()), at most 1000 steps or 10 s of training.
 
 COMMAND trains in a temporary folder (TMPDIR); its own run directory is not used. A file that COMMAND keeps beside its run
 must be named from Checkpointer::directory(), which is in that folder then; under any other name the real file is overwritten.
