@@ -46,7 +46,13 @@ void within(Duration limit, std::function<void()> work, Heeds heeds) {
   }
   // It has finished, so this does not wait.
   thread.join();
-  done.get();
+  try {
+    done.get();
+  } catch (...) {
+    // The work may hear of the stop earlier than this loop, and fail for that reason alone.
+    if (heeds.stop && stop_signal_came()) throw StoppedWaiting();
+    throw;
+  }
 }
 
 StoreLine::StoreLine(std::shared_ptr<RankStore> store, std::string prefix)
