@@ -354,9 +354,10 @@ TEST_P(StandbyLives, LoseNothing) {
   std::printf("standbys: %s: %lld lives in %d runs%s\n", two_tiers ? "two tiers" : "one directory",
               static_cast<long long>(all.lives), chains, counts.c_str());
   EXPECT_GT(all.lives, 3 * chains);
-  EXPECT_GT(all.handed_over, chains / 4);
-  EXPECT_GT(all.zombies, chains / 4);
+  // The few runs of a sanitizer need not meet everything.
   if (kSlower == 1) {
+    EXPECT_GT(all.handed_over, chains / 4);
+    EXPECT_GT(all.zombies, chains / 4);
     EXPECT_GT(all.older_at_hand, 0);
   }
 }
