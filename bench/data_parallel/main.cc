@@ -16,9 +16,9 @@
 #include "../shared/child.h"
 #include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/rank_environment.h"
 #include "../shared/root.h"
 #include "../shared/temporary_folder.h"
-#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/cli/listening_socket.h"
@@ -91,16 +91,7 @@ class Ranks {
     const ListeningSocket socket;  // nobody else gets this port before rank 0 has taken it over
     const std::string port = std::to_string(socket.port());
     for (int rank = count; rank-- > 0;) {
-      std::vector<std::string> words = {"/usr/bin/env",
-                                        "RANK=" + std::to_string(rank),
-                                        "LOCAL_RANK=" + std::to_string(rank),
-                                        "WORLD_SIZE=" + std::to_string(count),
-                                        "LOCAL_WORLD_SIZE=" + std::to_string(count),
-                                        "MASTER_ADDR=127.0.0.1",
-                                        "MASTER_PORT=" + port,
-                                        "OMP_NUM_THREADS=" + std::to_string(threads),
-                                        name_of(kEnvLaunchJob) + port};
-      if (rank == 0) words.push_back(name_of(kEnvLaunchSocket) + std::to_string(socket.descriptor()));
+      std::vector<std::string> words = rank_environment(rank, count, socket, threads);
       words.insert(words.end(), program.begin(), program.end());
       const std::string errors = "rank-" + port + "-" + std::to_string(rank);
       ChildOptions options{.errors = folder / errors};
@@ -123,7 +114,6 @@ class Ranks {
   const nlohmann::json& first_line() const { return first_line_; }
 
  private:
-  static std::string name_of(const EnvVariable& variable) { return std::string(variable.name) + "="; }
   Child& zero() { return *children_.back(); }
 
   std::vector<std::unique_ptr<Child>> children_;

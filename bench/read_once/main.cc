@@ -19,8 +19,8 @@
 #include "../shared/child.h"
 #include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/rank_environment.h"
 #include "../shared/temporary_folder.h"
-#include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/cli/listening_socket.h"
 #include "rank.h"
@@ -119,20 +119,8 @@ class RanksOfOneStart {
  public:
   RanksOfOneStart(int count, bool apart, const fs::path& run, std::int64_t megabytes,
                   const fs::path& folder) {
-    const std::string port = std::to_string(socket_.port());
     for (int rank = 0; rank < count; ++rank) {
-      std::vector<std::string> words = {"env",
-                                        "RANK=" + std::to_string(rank),
-                                        "LOCAL_RANK=" + std::to_string(rank),
-                                        "WORLD_SIZE=" + std::to_string(count),
-                                        "LOCAL_WORLD_SIZE=" + std::to_string(count),
-                                        "MASTER_ADDR=127.0.0.1",
-                                        "MASTER_PORT=" + port,
-                                        "HOLDFAST_LAUNCH_JOB=bench-" + port,
-                                        "OMP_NUM_THREADS=1"};
-      if (rank == 0) {
-        words.push_back(kEnvLaunchSocket.name + ("=" + std::to_string(socket_.descriptor())));
-      }
+      std::vector<std::string> words = rank_environment(rank, count, socket_, 1);
       if (apart) words.insert(words.end(), {"unshare", "--pid", "--fork", "--kill-child"});
       words.insert(words.end(), {fs::read_symlink("/proc/self/exe").string(), "--rank-of", run.string(),
                                  "--megabytes", std::to_string(megabytes)});
