@@ -23,7 +23,7 @@ std::string says(const RunState& state) {
 }  // namespace
 
 bool may_be_alive(const AttemptWord& word, const RunNews& news) {
-  if (word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running) {
+  if (word.state && is_end(word.state->phase)) {
     return false;
   }
   // On this machine the process itself can be asked; elsewhere only its signs of life count.

@@ -45,8 +45,7 @@ std::unique_ptr<File> ledger_of(Directory& run, AttemptNumber attempt) {
 }  // namespace
 
 bool RunView::ended() const {
-  const bool told =
-      newest.state && newest.state->phase != RunPhase::starting && newest.state->phase != RunPhase::running;
+  const bool told = newest.state && is_end(newest.state->phase);
   return told || life.end.has_value();
 }
 

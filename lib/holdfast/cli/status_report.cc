@@ -96,8 +96,7 @@ class Report {
   void refuse() { say("refused", ExitCode::refused, "the next start would be refused: " + view_.refusal); }
 
   void judge_end() {
-    const bool told =
-        state() != nullptr && state()->phase != RunPhase::starting && state()->phase != RunPhase::running;
+    const bool told = state() != nullptr && is_end(state()->phase);
     // RUN_STATE.json first. A run whose volume was full has at least the last line of its ledger.
     const std::string how = told ? word_of(state()->phase) : view_.life.end->phase;
     const std::int64_t code = told ? state()->exit_code : view_.life.end->exit_code;

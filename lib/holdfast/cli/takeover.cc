@@ -13,9 +13,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-bool is_over(const LastWord& word) {
-  return word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running;
-}
+bool is_over(const LastWord& word) { return word.state && is_end(word.state->phase); }
 
 // What readers believe from now on: a standby goes on, and so does any other start.
 RunState fenced_off(const LastWord& word, const std::vector<CheckpointInfo>& there) {

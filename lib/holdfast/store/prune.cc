@@ -22,7 +22,7 @@ bool has_ended(const LastWord& word) {
   // No attempt has trained here, so nobody can be disturbed.
   if (word.attempt == 0) return true;
   // A state without a final phase may belong to a living run, or to one that was killed: nobody can tell.
-  return word.state && word.state->phase != RunPhase::starting && word.state->phase != RunPhase::running;
+  return word.state && is_end(word.state->phase);
 }
 
 // A mirror holds HOME by its claim, and writes no state. The claim of a process that is gone counts no more.

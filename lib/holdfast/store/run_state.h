@@ -17,6 +17,8 @@
 namespace holdfast { inline namespace v0_2 {
 
 enum class RunPhase { starting, running, complete, interrupted, failed, superseded };
+// True if an attempt in this phase has recorded its end.
+inline bool is_end(RunPhase phase) { return phase != RunPhase::starting && phase != RunPhase::running; }
 HOLDFAST_EXPORT const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
 
 struct RunState {

@@ -135,9 +135,7 @@ bool StandbyWait::is_lost(const View& view) {
     changed_ = now;
   }
   if (!takeover_after_ || now - changed_ < *takeover_after_) return false;
-  const bool ended = view.word.state && view.word.state->phase != RunPhase::starting &&
-                     view.word.state->phase != RunPhase::running;
-  if (ended) return false;
+  if (view.word.state && is_end(view.word.state->phase)) return false;
   log_warning("the run in {} has given no sign for {}; this standby takes over", run_.options.directory,
               format_duration(now - changed_));
   return true;
