@@ -138,8 +138,9 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   in.close_end(0);
   output.close_end(1);
   error.close_end(1);
-  // A claim is short, so a pipe holds it. The program may end before it reads, and SIGPIPE would then end
-  // this process.
+  // A claim is short, so a pipe holds it. The program may end before it reads, as a shell does that knows its
+  // answer: SIGPIPE would then end this process, and the program's exit code says what happened.
+  bool unread = false;
   if (!input.empty()) {
     struct sigaction ignore {};
     struct sigaction before {};
@@ -147,7 +148,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
     sigaction(SIGPIPE, &ignore, &before);
     const ssize_t written = write(in.ends[1], input.data(), input.size());
     sigaction(SIGPIPE, &before, nullptr);
-    if (written != static_cast<ssize_t>(input.size())) throw HomeError("rclone takes no input");
+    unread = written != static_cast<ssize_t>(input.size());
   }
   in.close_end(1);
 
@@ -185,6 +186,7 @@ RcloneEnd RcloneProgram::run(const std::vector<std::string>& arguments, const st
   }
   RcloneEnd end{.code = child.wait(), .said = last_line(said)};
   if (end.code == 127) end.said = "the program rclone is not installed, or not in PATH";
+  if (end.ok() && unread) throw HomeError("rclone takes no input");
   return end;
 }
 

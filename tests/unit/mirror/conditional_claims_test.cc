@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "holdfast/mirror/rclone_home.h"
+#include "holdfast/mirror/rclone_program.h"
 #include "holdfast/mirror/rclone_s3.h"
 #include "store_machine.h"
 
@@ -94,6 +95,18 @@ esac
   ToyVerifier verifier_;
   Pace pace_{clock_, 0};
 };
+
+// On a busy machine a program may have refused before its input is written.
+TEST_F(ConditionalClaims, AProgramThatEndsBeforeItReadsIsJudgedByItsExitCode) {
+  const RcloneProgram rclone(pace_);
+  const std::string more_than_a_pipe_holds(2u << 20, 'x');
+  write_text(tools_ / "rclone", "#!/bin/sh\necho 'StatusCode: 412' >&2; exit 1\n");
+  const RcloneEnd refused = rclone.run({"rcat", "fake:claim"}, more_than_a_pipe_holds);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.said, "StatusCode: 412");
+  write_text(tools_ / "rclone", "#!/bin/sh\n");
+  EXPECT_THROW(rclone.run({"rcat", "fake:claim"}, more_than_a_pipe_holds), HomeError);
+}
 
 TEST_F(ConditionalClaims, TheNumberIsWrittenFirstAndNamesItsClaim) {
   const auto home = open();
