@@ -15,11 +15,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/base/process_threads.h"
 #include "holdfast/base/utf8.h"
 
@@ -100,9 +100,9 @@ bool ask(NotedStack& stack, int signal) {
 
 // Never freed: a thread that answers late writes to them.
 NotedStack* new_stacks(std::size_t count) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& kept = *new std::vector<std::unique_ptr<NotedStack[]>>;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return kept.emplace_back(std::make_unique<NotedStack[]>(count)).get();
 }
 

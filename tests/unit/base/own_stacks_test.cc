@@ -21,6 +21,19 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kLateSignals = true;
+#else
+constexpr bool kLateSignals = false;
+#endif
+
+class OwnStacks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kLateSignals) GTEST_SKIP() << "the thread sanitizer delays signals, and has a thread of its own";
+  }
+};
+
 // Waits for a mutex that is not given.
 struct Waiter {
   explicit Waiter(std::mutex& mutex)
@@ -37,7 +50,7 @@ struct Waiter {
   std::thread thread;
 };
 
-TEST(OwnStacks, OfADeadlockedThread) {
+TEST_F(OwnStacks, OfADeadlockedThread) {
   std::mutex mutex;
   mutex.lock();
   const Waiter waiter(mutex);
@@ -52,7 +65,7 @@ TEST(OwnStacks, OfADeadlockedThread) {
   mutex.unlock();
 }
 
-TEST(OwnStacks, WithoutThreadsThatBlockSignals) {
+TEST_F(OwnStacks, WithoutThreadsThatBlockSignals) {
   std::mutex mutex;
   mutex.lock();
   const auto waiter = [&] {
