@@ -95,17 +95,47 @@ TEST_F(Strangers, WhoSayNothingOrHalfAWordHoldNobodyUp) {
   for (const int one : open) ::close(one);
 }
 
-TEST_F(Strangers, FindTheStoreAtTheAddressThatTheRanksNameAlone) {
-  const int port = free_port();
-  Subprocess zero({HOLDFAST_RANK_PROGRAM, "second", folder_.path().string()},
-                  {{"RANK", "0"},
-                   {"LOCAL_RANK", "0"},
-                   {"WORLD_SIZE", "2"},
-                   {"LOCAL_WORLD_SIZE", "2"},
-                   {"MASTER_ADDR", "127.0.0.1"},
-                   {"MASTER_PORT", std::to_string(port)}});
-  ASSERT_TRUE(zero.wait_until([&] { return listens("127.0.0.1", port); }, kLimit)) << zero.err();
-  EXPECT_FALSE(listens("127.0.0.2", port)) << "another address of this host";
+// Rank 0 of two ranks, which waits for the other one.
+class StoreAddress : public testing::Test {
+ protected:
+  void start(const char* master_address, const char* ranks_here) {
+    zero_ = std::make_unique<Subprocess>(
+        Words{HOLDFAST_RANK_PROGRAM, "second", folder_.path().string()},
+        std::map<std::string, std::string>{{"RANK", "0"},
+                                           {"LOCAL_RANK", "0"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"LOCAL_WORLD_SIZE", ranks_here},
+                                           {"MASTER_ADDR", master_address},
+                                           {"MASTER_PORT", std::to_string(port_)}});
+  }
+  bool found_at(const char* address) {
+    return zero_->wait_until([&] { return listens(address, port_); }, kLimit);
+  }
+
+  const int port_ = free_port();
+  TemporaryFolder folder_;
+  std::unique_ptr<Subprocess> zero_;
+};
+
+TEST_F(StoreAddress, IsLoopbackIfAllRanksAreOnOneHost) {
+  // Not an address of this host: names of clouds' machines may be known elsewhere alone.
+  start("192.0.2.1", "2");
+  EXPECT_TRUE(found_at("127.0.0.1")) << zero_->err();
+  EXPECT_FALSE(listens("127.0.0.2", port_)) << "another address of this host";
+}
+
+TEST_F(StoreAddress, IsTheOneThatIsNamedIfRanksAreOnSeveralHosts) {
+  start("127.0.0.2", "1");
+  EXPECT_TRUE(found_at("127.0.0.2")) << zero_->err();
+  EXPECT_FALSE(listens("127.0.0.1", port_)) << "another address of this host";
+}
+
+TEST_F(StoreAddress, IsAnyWithAWarningIfTheNamedOneIsNotOfThisHost) {
+  start("192.0.2.1", "1");
+  EXPECT_TRUE(found_at("127.0.0.1")) << zero_->err();
+  EXPECT_TRUE(listens("127.0.0.2", port_));
+  const char* const warning = "MASTER_ADDR=192.0.2.1 is no address of an interface of rank 0's host";
+  EXPECT_TRUE(zero_->wait_until([&] { return zero_->err().find(warning) != std::string::npos; }, kLimit));
 }
 
 // Who set it believes that it guards the port.

@@ -14,6 +14,8 @@ namespace holdfast::test { namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 TEST(Votes, BringTheMaximumOfAllToAll) {
@@ -22,6 +24,7 @@ TEST(Votes, BringTheMaximumOfAllToAll) {
     const Ended ended = launch(ranks, story(folder.path() / "run", 0, {"votes=300"}));
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(said(ended, ranks, "wrong"), AllOf(SizeIs(ranks), Each("0"))) << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("[c10d]"))) << "a rank used the store after rank 0 had left";
   }
 }
 

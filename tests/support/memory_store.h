@@ -13,7 +13,7 @@
 
 namespace holdfast { namespace test {
 
-class MemoryStore final : public RankStore {
+class MemoryStore : public RankStore {
  public:
   void set(const std::string& key, const std::string& value) override {
     const std::lock_guard lock(mutex_);

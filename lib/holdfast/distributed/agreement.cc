@@ -58,7 +58,7 @@ struct Agreement::Parts {
     }
   }
 
-  std::unique_ptr<StoreVotes> votes;
+  std::shared_ptr<StoreVotes> votes;
   Connections connections;                 // those of `gloo`
   c10::intrusive_ptr<c10d::Backend> gloo;  // null until it is needed
   const StoreLine line;

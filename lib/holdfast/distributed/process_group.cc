@@ -125,6 +125,7 @@ struct ProcessGroup::Parts {
   std::shared_ptr<GroupEvidence> evidence;
   int exchanges = 0;
   int votes = 0;
+  std::weak_ptr<StoreVotes> newest_votes;
   // An exception that is under way already is not the end of this group.
   int exceptions = std::uncaught_exceptions();
 };
@@ -279,14 +280,15 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroup::connect_apart(const std::string&
                    *parts_->roll_call);
 }
 
-std::unique_ptr<StoreVotes> ProcessGroup::votes_apart() {
-  auto votes = std::make_unique<StoreVotes>(
+std::shared_ptr<StoreVotes> ProcessGroup::votes_apart() {
+  auto votes = std::make_shared<StoreVotes>(
       parts_->line.store(),
       std::make_shared<C10dStore>(connect_again(options_.place, parts_->line, options_.start_timeout),
                                   world_size()),
       parts_->line.prefix() + "votes/" + std::to_string(parts_->votes++) + "/", rank(), world_size(),
       parts_->pulse->alarm());
   parts_->evidence->follow(votes->account());
+  parts_->newest_votes = votes;
   return votes;
 }
 
@@ -319,13 +321,12 @@ void ProcessGroup::leave() {
       nccl_->backend.reset();
       nccl_.reset();
     }
-    // The store ends with rank 0, so rank 0 leaves last.
-    if (rank() != 0) line.bring("left", rank(), world_size());
-    if (rank() == 0 && missing.empty() && world_size() > 1) {
-      std::vector<int> others;
-      for (int other = 1; other < world_size(); ++other) others.push_back(other);
-      line.absent("left", others, kParting);
-    }
+    // While the store is there: c10d prints a stack trace for each call to a store that has ended.
+    if (const auto votes = parts_->newest_votes.lock()) votes->end();
+    // The store ends with rank 0, so rank 0 leaves last: when the others have the answers to all their calls.
+    const int others = world_size() - 1;
+    if (rank() != 0) line.bring("left", rank(), others);
+    if (rank() == 0 && missing.empty() && others > 0) line.wait(gathered("left"), kParting);
   } catch (const SilentStore&) {
     lost = parts_->roll_call->who();
   } catch (...) {

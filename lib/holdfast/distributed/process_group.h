@@ -107,8 +107,8 @@ class HOLDFAST_EXPORT ProcessGroup {
   // Separate Gloo connections between all ranks, under that name; their sockets are added to `own`.
   // Collective. Requires !alone().
   c10::intrusive_ptr<c10d::Backend> connect_apart(const std::string& name, Connections& own);
-  // Votes of their own over the store. Collective. Requires more than one rank.
-  std::unique_ptr<StoreVotes> votes_apart();
+  // Votes of their own over the store; leave() ends them. Collective. Requires more than one rank.
+  std::shared_ptr<StoreVotes> votes_apart();
   const StoreLine& line() const;                // requires !alone()
   std::shared_ptr<Pulse> pulse() const;         // null in a world of one. Requires !alone()
   std::shared_ptr<RollCall> roll_call() const;  // as pulse()

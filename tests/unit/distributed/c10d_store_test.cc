@@ -104,7 +104,7 @@ TEST(TcpStore, ThatEndsEndsAllCalls) {
   C10dStore client(kept->clone(), 2);
   EXPECT_EQ(client.add("count", 1), 1);
   std::atomic<int> asked{0};
-  std::jthread waiting([&] {
+  std::thread waiting([&] {
     EXPECT_THROW(client.wait("key", 5min,
                              [&] {
                                ++asked;
@@ -120,6 +120,11 @@ TEST(TcpStore, ThatEndsEndsAllCalls) {
         client.add("count", 1);
       },
       StoreClosed);
+  waiting.join();
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(client.set("key", "text"), StoreClosed);
+  EXPECT_THROW(client.peek("key"), StoreClosed);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "c10d is not asked again";
 }
 
 // Agreement::tell() cuts longer texts.

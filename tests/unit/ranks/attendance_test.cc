@@ -17,8 +17,18 @@ namespace holdfast { namespace {
 
 using namespace std::chrono_literals;
 using testing::Each;
+using testing::ThrowsMessage;
 
 constexpr Duration kEnough = 5min;
+
+// Of a rank 0 that ends when it sees that the others have read its verdict: their next call has no answer.
+class StoreThatEndsWhenRead final : public test::MemoryStore {
+ public:
+  void append(const std::string& key, const std::string& text) override {
+    MemoryStore::append(key, text);
+    if (key == "p/read") close(true);
+  }
+};
 
 class AgentsStore : public testing::Test {
  protected:
@@ -84,14 +94,15 @@ TEST_F(AgentsStore, ARankLeavesAStartThatBeganAnew) {
 
 class OwnStore : public testing::Test {
  protected:
-  bool come(int rank, int world_size) {
+  bool come(int rank, int world_size) { return come(store_, rank, world_size); }
+  static bool come(const std::shared_ptr<RankStore>& store, int rank, int world_size) {
     LaunchEnvironment place;
     place.rank = rank;
     place.world_size = world_size;
     place.master_address = "gpu1";
     place.master_port = 1;
     place.job = "job";
-    StoreLine line(store_, "p/");
+    StoreLine line(store, "p/");
     return attend(place, Clock::real().now() + kEnough, kEnough, line);
   }
   // Until a process of that rank is here.
@@ -136,6 +147,13 @@ TEST_F(OwnStore, AProcessThatComesTooLateBelongsToTheNextStart) {
   wait_for("1 1:2");
   store_->set("p/verdict", "go");
   EXPECT_FALSE(come(1, 2)) << "nor does this one";
+}
+
+TEST_F(OwnStore, TheVerdictIsSaidAlsoIfRank0EndsAsSoonAsItWasRead) {
+  const auto store = std::make_shared<StoreThatEndsWhenRead>();
+  store->set("p/who", "job of 2 ranks");
+  store->set("p/verdict", "rank 2 of 3 did not come");
+  EXPECT_THAT([&] { come(store, 1, 2); }, ThrowsMessage<GroupError>("rank 2 of 3 did not come"));
 }
 
 }}  // namespace holdfast

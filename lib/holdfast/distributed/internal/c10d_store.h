@@ -1,6 +1,7 @@
 // A c10d::Store as a RankStore: the TCPStore of rank 0 or of torchrun's agent, and the HashStore of a world
 // of one. wait() polls, because a wait of c10d's holds up all other calls of its connection, and writes two
-// warnings to standard error if it ends at its limit.
+// warnings to standard error if it ends at its limit. No call is made over a connection that has failed: c10d
+// would print a stack trace for each.
 //
 // Errors: as RankStore; another() as TCPStore's constructor. Threads: any.
 #pragma once
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "holdfast/base/mutex.h"
 #include "holdfast/ranks/rank_store.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -36,8 +38,13 @@ class C10dStore final : public RankStore {
   std::string await(const std::string& key) override;
 
  private:
+  template <class Work>
+  auto call(const Work& work);
+
   const c10::intrusive_ptr<c10d::Store> store_;
   const int world_size_;
+  Mutex mutex_;  // of the connection
+  bool closed_ HOLDFAST_GUARDED_BY(mutex_) = false;
 };
 
 }}  // namespace holdfast::v0_2
