@@ -185,9 +185,9 @@ TEST_F(Supervise, TwoSupervisorsDoNotFight) {
   // As under a launcher that turns 76 into 1.
   const std::string fenced =
       "n=1; mkdir -p run/attempts; while ! (set -C; echo >run/attempts/$n) 2>/dev/null; do n=$((n+1)); "
-      "done; " +
-      "trap 'exit 75' TERM; " + attempt("running", "$n") + "next=$((n+1)); " +
-      until("[ -e run/attempts/$next.state.json ]") + "; exit 1";
+      "done; trap 'exit 75' TERM; " +
+      attempt("running", "$n") + "next=$((n+1)); " + until("[ -e run/attempts/$next.state.json ]") +
+      "; exit 1";
   Subprocess first(command(in_directory(), script(fenced)));
   ASSERT_TRUE(first.wait_until([&] { return there("run/attempts/1.state.json"); }));
   Subprocess second(command(in_directory(), script(fenced)));
