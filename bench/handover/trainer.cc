@@ -1,14 +1,20 @@
 #include "trainer.h"
 
+#include <torch/nn/module.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "holdfast/checkpoint/checkpointer.h"
-#include "support/memory_source.h"
+#include "holdfast/state/train_state.h"
 
 namespace holdfast::bench {
 namespace {
@@ -16,6 +22,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kTellEvery = 0.25;  // seconds
+constexpr std::int64_t kLayers = 160;
+
+// Half of the checkpoint; the other half is momentum.
+class Weights : public torch::nn::Module {
+ public:
+  explicit Weights(std::uint64_t bytes) {
+    const auto floats = static_cast<std::int64_t>(bytes / 2 / sizeof(float)) / kLayers;
+    for (std::int64_t i = 0; i < kLayers; ++i) {
+      register_parameter("layer" + std::to_string(i), torch::full({std::max<std::int64_t>(floats, 1)}, 0.5F));
+    }
+  }
+  // The momentum is there from the first update on.
+  void update(torch::optim::SGD& optimizer) {
+    for (torch::Tensor& parameter : parameters()) parameter.mutable_grad() = torch::ones_like(parameter);
+    optimizer.step();
+    for (torch::Tensor& parameter : parameters()) parameter.mutable_grad() = torch::Tensor();
+  }
+};
 
 // About a millisecond of one core, whatever else it does.
 float one_step() {
@@ -73,18 +97,20 @@ int train(const TrainerOptions& options) {
   const auto tell = [&](const char* name, double at, std::int64_t value) {
     file << name << " " << std::fixed << at << " " << value << std::endl;
   };
-  test::MemorySource source({.elements = std::max<std::size_t>(options.state / (2 * sizeof(float)), 16)});
+  Weights weights(options.state);
+  torch::optim::SGD optimizer(weights.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  TrainState state;
+  state.add("model", weights);
+  state.add("optimizer", optimizer);
   Checkpointer checkpointer(
-      source,
-      {.directory = options.directory, .every = {}, .keep = KeepLast{2}, .notices = {.cloud = false}});
+      state, {.directory = options.directory, .every = {}, .keep = KeepLast{2}, .notices = {.cloud = false}});
   const Resumed resumed = checkpointer.resume();
   tell(kResumed, now(), resumed.step);
-  if (resumed.fresh) source.train();  // the momentum is there from the first update on
+  if (resumed.fresh) weights.update(optimizer);
   const OtherThreads others(options.threads - 1);
   std::atomic<float> sink{0};
   double next_look = 0;
   double boundary = 0;
-  SaveHandle asked;
   for (std::int64_t steps = 1;; ++steps) {
     sink = one_step();
     boundary = now();
