@@ -1,14 +1,12 @@
 // Keeps compiled kernels on the disk, so that only the first process of a machine compiles them; beside a
 // run, so that its next machine does not either.
 //
-//   KernelCache of_user(FileSystem::real(), KernelCache::usual_folder());
 //   KernelCache cache(FileSystem::real(), KernelCache::folder_of_run(), of_user);
 //   const std::vector<Outcome> kernels = compile_together(names, cache, key, compile);
 //
 // One file a kernel, named by the digest of its key. A file that is damaged or torn counts as missing, and
 // its kernel is compiled again. Files appear whole: they are written under a temporary name and renamed. They
-// are not flushed to the disk, because a power cut costs only a compilation. The folder may be deleted at any
-// time; nothing in it decides about a run.
+// are not flushed to the disk, because a power cut costs only a compilation. The folder may be deleted.
 //
 // Errors: none; a folder that cannot be used is logged once, and kernels are compiled without it. Threads:
 // any, and several processes.
@@ -44,8 +42,8 @@ class KernelCache {
   static std::filesystem::path folder_of_run();
 
   KernelCache(FileSystem& file_system, std::filesystem::path folder);
-  // Beside a run. What is not there is looked for in `beyond`, which outlives this object, and is then kept in
-  // both. The run directory is never made, because its volume may not be mounted yet: what comes before is
+  // Beside a run. What is not there is looked for in `beyond`, which outlives this object, and is then kept
+  // in both. The run directory is never made, because its volume may not be mounted yet: what comes before is
   // kept by keep_late(). A file of another owner than this user, root and the run directory's counts as
   // missing: its code would run. A standby (HOLDFAST_STANDBY) writes nothing there.
   KernelCache(FileSystem& file_system, std::filesystem::path folder, KernelCache& beyond);

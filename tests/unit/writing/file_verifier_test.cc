@@ -124,7 +124,8 @@ TEST_F(FileVerifierTest, TheNextStateTakesTheMemoryOfTheLastOneUnlessSomebodyHol
   const auto fresh = std::get<FileVerifier::Loaded>(FileVerifier(2).load(*file)).snapshot;
   const auto here = five->arena->padded();
   const auto there = fresh->arena->padded();
-  EXPECT_TRUE(std::equal(here.begin(), here.end(), there.begin(), there.end())) << "nothing of the sixth is left";
+  EXPECT_TRUE(std::equal(here.begin(), here.end(), there.begin(), there.end()))
+      << "nothing of the sixth is left";
 }
 
 TEST_F(FileVerifierTest, LooksAgainWhenTheFileHasChanged) {
