@@ -149,6 +149,8 @@ def table(given):
           [t.bin / "bench_data_parallel", "--device", given.device, "--models", "resnet50" if t.cuda else "mlp", "--no-python",
            *(["--batch", 64, "--steps", 10] if t.cuda else ["--steps", 3, "--repetitions", 3]),
            "--output", "{files}/data-parallel.json"], lacks=alone, variables=together)
+    t.add("start-up", 60, "where a resumed start's time goes: nothing compiled, compiled, compiled on another machine",
+          [t.bin / "bench_start_up", *([5] if t.cuda else [1, "synthetic:2000", 8]), "--gpu", "--device", given.device])
     # Each of torch.compile's modes alone: compiling takes a minute, and max-autotune's up to eight.
     row = "resnet50/fp16/nhwc/graph"
     for name, seconds, mode in (("resnet50-compile", 80, "compile"), ("resnet50-overhead", 80, "reduce-overhead")):

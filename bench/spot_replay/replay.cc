@@ -4,6 +4,7 @@
 #include <array>
 #include <random>
 
+#include "hand_over.h"
 #include "holdfast/planning/cost_model.h"
 #include "holdfast/planning/deadline_planner.h"
 #include "holdfast/planning/interval_planner.h"

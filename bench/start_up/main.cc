@@ -19,6 +19,10 @@ take turns; printed are medians and our share of the peer's time. bench/peers/in
 --profile needs no peer. It shows where our time goes, phase by phase, with the page faults of each phase, and
 beside it the same phases of the second step. What a first step takes longer than a second one is the most
 that it could save.
+
+--gpu needs no peer either. It shows the phases of a resumed start on a GPU (FP16, fused norms): cold, with no
+compiled kernel on the disk; warm, on the same machine again; on a new machine, with the kernels that lie
+beside the run. --device cpu rehearses it without a GPU, where nothing is compiled and the columns are alike.
 )";
 
 void compare(const Programs& programs, int repetitions) {
@@ -46,12 +50,25 @@ int run(int argc, char** argv) {
   Work work;
   int repetitions = 9;
   bool profile = false;
+  bool gpu = false;
+  std::string device = "cuda";
   CLI::App app(kHelp, "bench_start_up");
   app.add_option("repetitions", repetitions, "of each program (9)")->check(CLI::Range(1, 1000));
   app.add_option("data", work.data, "a folder of CIFAR-10 (synthetic)");
   app.add_option("width", work.width, "of ResNet-50 (64)");
   app.add_flag("--profile", profile, "where our time goes");
+  app.add_flag("--gpu", gpu, "where it goes on a GPU, with caches cold and warm");
+  app.add_option("--device", device, "of --gpu: cuda, or cpu for a rehearsal (cuda)")
+      ->check(CLI::IsMember({"cuda", "cpu"}));
   CLI11_PARSE(app, argc, argv);
+  if (gpu) {
+    work.more = {"--channels-last", "--bn", "fused"};
+    if (device == "cuda") {
+      work.more.insert(work.more.end(), {"--cuda", "--precision", "fp16", "--data-on", "device"});
+    }
+    print_caches(Programs(work), repetitions);
+    return 0;
+  }
   const Programs programs(work);
   profile ? print_profile(programs, repetitions) : compare(programs, repetitions);
   return 0;

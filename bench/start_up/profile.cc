@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -103,11 +105,11 @@ void add_loader(Profile& profile, const std::string& statistics, double cycles_a
 }
 
 // Two steps after the start.
-Profile profile_of(const Programs& programs, int last_step) {
+Profile profile_of(const Programs& programs, int last_step, const std::string& settings = {}) {
   const std::uint64_t cycles = cycles_now();
   const Start start =
       programs.ours(last_step, "export HOLDFAST_LOG=debug LD_DEBUG=statistics LD_DEBUG_OUTPUT=" +
-                                   (programs.folder() / "loader").string());
+                                   (programs.folder() / "loader").string() + settings);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start.begin;
   Profile profile;
   add_loader(profile, taken(programs.folder(), "loader."),
@@ -195,6 +197,31 @@ void print(const char* kind, const Programs& programs, const std::vector<Profile
       longer * 1e3, 100 * longer / all, kernels.count, kernels.seconds * 1e3, more_faults);
 }
 
+// Where a process finds what earlier ones have compiled: Holdfast's kernels, the driver's, LibTorch's own.
+class Caches {
+ public:
+  explicit Caches(const Programs& programs)
+      : machine_(programs.folder() / "machine"), beside_(programs.folder() / "run" / "kernels") {}
+  void another_machine() const { fs::remove_all(machine_); }
+  void another_run() const { fs::remove_all(beside_); }
+  // A loss that is learnt at once ends a step when the device has ended it.
+  std::string settings() const {
+    return " HOLDFAST_LATE_RESULTS=0 XDG_CACHE_HOME=" + machine_.string() +
+           " CUDA_CACHE_PATH=" + (machine_ / "driver").string() +
+           " PYTORCH_KERNEL_CACHE_PATH=" + (machine_ / "torch").string() +
+           " HOLDFAST_KERNEL_CACHE=" + beside_.string();
+  }
+  int kept_beside() const {
+    std::error_code none;
+    const fs::directory_iterator files(beside_, none);
+    return none ? 0 : static_cast<int>(std::distance(begin(files), end(files)));
+  }
+
+ private:
+  const fs::path machine_;
+  const fs::path beside_;
+};
+
 }  // namespace
 
 void print_profile(const Programs& programs, int repetitions) {
@@ -213,6 +240,44 @@ void print_profile(const Programs& programs, int repetitions) {
   }
   print("fresh", programs, fresh, fresh_kernels);
   print("resumed", programs, resumed, resumed_kernels);
+}
+
+void print_caches(const Programs& programs, int repetitions) {
+  const Caches caches(programs);
+  std::vector<Profile> cold, warm, beside;
+  programs.forget();
+  int last_step = 0;
+  const auto next = [&] { return profile_of(programs, last_step += 2, caches.settings()); };
+  next();
+  for (int i = 0; i < repetitions; ++i) {
+    caches.another_machine();
+    caches.another_run();
+    cold.push_back(next());
+    warm.push_back(next());
+    caches.another_machine();
+    beside.push_back(next());
+  }
+  std::printf("\nresumed start, width %s, medians of %d; ms\n%-42s %12s %12s %12s\n",
+              programs.work().width.c_str(), repetitions, "phase", "cold", "warm", "new machine");
+  const auto row = [&](const char* what, const std::function<double(const Profile&)>& figure) {
+    std::printf("%-42s", what);
+    for (const auto* const kind : {&cold, &warm, &beside}) {
+      std::vector<double> values;
+      for (const Profile& profile : *kind) values.push_back(figure(profile));
+      std::printf(" %12.0f", median(values) * 1e3);
+    }
+    std::printf("\n");
+  };
+  for (std::size_t i = 0; i < kAll; ++i) {
+    row(kPhases[i].what, [i](const Profile& one) { return one.seconds[i]; });
+  }
+  row("what the first step takes longer", [](const Profile& one) {
+    double longer = 0;
+    for (std::size_t i = kStart; i < kAll; ++i) longer += one.seconds[i] - one.again[i];
+    return longer;
+  });
+  std::printf("kept beside the run: %d kernels\n", caches.kept_beside());
+  row("all", [](const Profile& one) { return std::accumulate(one.seconds, one.seconds + kAll, 0.0); });
 }
 
 }  // namespace holdfast::bench

@@ -45,6 +45,7 @@ Start Programs::ours(int steps, const std::string& shell) const {
         std::string("--metrics"), metrics.string(), std::string("--steps"), std::to_string(steps)}) {
     command.push_back(word);
   }
+  command.insert(command.end(), work_.more.begin(), work_.more.end());
   const auto before = size_of(metrics);
   Start start{.begin = Clock::now()};
   Child child(command, {.errors = errors()});

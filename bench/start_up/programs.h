@@ -6,14 +6,16 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "../shared/temporary_folder.h"
 
 namespace holdfast::bench {
 
 struct Work {
-  std::string data = "synthetic";  // or a folder of CIFAR-10
-  std::string width = "64";        // of ResNet-50; 64 is the usual one
+  std::string data = "synthetic";      // or a folder of CIFAR-10
+  std::string width = "64";            // of ResNet-50; 64 is the usual one
+  std::vector<std::string> more = {};  // options of ours
 };
 
 // From the start of a process until its first step has ended.

@@ -72,6 +72,20 @@ class PruneCommand : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(PruneCommand, LeavesKernelsAloneAndDoesNotNameThem) {
+  train(run(), 6);
+  fs::create_directory(run() / kKernelsDirectory);
+  write_text(run() / kKernelsDirectory / "0123456789abcdef0123456789abcdef", "code");
+  const Ended ended = prune({"--keep", "2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out + ended.err, Not(HasSubstr("kernels")));
+  EXPECT_THAT(steps(), ElementsAre(4, 6));
+  EXPECT_EQ(read_text(run() / kKernelsDirectory / "0123456789abcdef0123456789abcdef"), "code");
+  const Ended listed = ls();
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_THAT(listed.out + listed.err, Not(HasSubstr("kernels")));
+}
+
 TEST_F(PruneCommand, HelpHasAnExample) {
   const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "prune", "--help"}).wait();
   EXPECT_EQ(ended.exit_code, 0);

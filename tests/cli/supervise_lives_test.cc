@@ -73,6 +73,17 @@ TEST_F(Supervise, EveryLifeIsToldWhenTheFirstBegan) {
   EXPECT_NEAR(static_cast<double>(std::stoll(since[0])), static_cast<double>(latest), 60);
 }
 
+// Where its trainer keeps compiled kernels: beside the run.
+TEST_F(Supervise, TellsTheFolderOfKernels) {
+  const Ended ended =
+      Subprocess(command(in_directory(), script("echo $HOLDFAST_KERNEL_CACHE >kernels; exit 76")),
+                 {{"HOLDFAST_KERNEL_CACHE", "/of/another/run"}})
+          .wait();
+  EXPECT_EQ(ended.exit_code, 76) << ended.err;
+  EXPECT_EQ(noted("kernels"), Words{(directory() / kKernelsDirectory).native()});
+  EXPECT_FALSE(fs::exists(directory())) << "the trainer makes it";
+}
+
 class OwnTime : public Supervise {
  protected:
   // Of a command whose first life says this and ends with 75, and whose second would end with 76.

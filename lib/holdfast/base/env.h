@@ -168,6 +168,9 @@ inline constexpr EnvVariable kEnvLateResults{
     "HOLDFAST_LATE_RESULTS",
     "1 or 0: learn a step's loss one step late, or at once (default: late if the model is on a GPU)"};
 // Where compiled GPU kernels are kept. kernels/kernel_cache.h has the rules.
+inline constexpr EnvVariable kEnvKernelCache{
+    "HOLDFAST_KERNEL_CACHE",
+    "folder where GPU kernels are kept beside the run, too, by holdfast supervise --directory"};
 inline constexpr EnvVariable kEnvCacheHome{
     "XDG_CACHE_HOME", "folder of caches; GPU kernels are kept in holdfast/kernels (default ~/.cache)"};
 inline constexpr EnvVariable kEnvHome{"HOME", "home folder, for the caches"};

@@ -17,6 +17,7 @@
 #include "holdfast/cli/mirror_process.h"
 #include "holdfast/cli/predecessor.h"
 #include "holdfast/interruption/deadline_source.h"
+#include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -36,6 +37,11 @@ std::int64_t seconds_since_1970() {
 std::optional<Duration> stall_limit(const SuperviseRequest& options) {
   if (options.stall_timeout.empty()) return std::nullopt;
   return duration_of("--stall-timeout", options.stall_timeout);
+}
+
+std::string kernels_folder(const std::filesystem::path& directory) {
+  if (directory.empty()) return env_text(kEnvKernelCache).value_or("");
+  return (std::filesystem::absolute(directory) / kKernelsDirectory).string();
 }
 
 // srun does not pass SIGTERM on: it kills its tasks at once. It passes on SIGUSR2.
@@ -101,6 +107,7 @@ int Supervisor::run() {
                          {kEnvSupervisedSince.name, std::to_string(since_)},
                          {kEnvSupervisedUptime.name, uptime_},
                          {kEnvMirrorHome.name, options_.mirror},
+                         {kEnvKernelCache.name, kernels_folder(options_.directory)},
                          {kEnvStandby.name, stands_by_ ? "1" : ""},
                          {kEnvTakeoverAfter.name, stands_by_ ? options_.takeover_after : ""}},
                         inbox_);

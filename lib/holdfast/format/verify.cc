@@ -74,6 +74,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> read_snapshot(const File& fil
   // The device fills the last block completely, but bytes after the image's end must be zero.
   const auto beyond = image.subspan(index.file_length);
   std::fill(beyond.begin(), beyond.end(), std::byte{0});
+  // The memory may have held another image.
+  std::fill_n(image.begin(), index.user_block, std::byte{0});
   return snapshot;
 }
 

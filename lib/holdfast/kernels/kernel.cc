@@ -124,6 +124,7 @@ class Kernels {
 
   Function load(const Source& source, const std::string& type, int device) {
     if (!compiled_.contains({type, device})) compile_for(source, first_argument(type), device);
+    cache_.keep_late();  // kernels are prepared before resume(), and launched after it
     const Outcome& outcome = compiled_.at({type, device});
     // Compiling it again would take seconds and fail as well.
     if (outcome.error) std::rethrow_exception(outcome.error);
@@ -155,7 +156,8 @@ class Kernels {
   }
 
   std::mutex mutex_;
-  KernelCache cache_{FileSystem::real(), KernelCache::usual_folder()};
+  KernelCache of_user_{FileSystem::real(), KernelCache::usual_folder()};
+  KernelCache cache_{FileSystem::real(), KernelCache::folder_of_run(), of_user_};
   // By the address of the signature, which is quick. One text at two addresses costs no more than a second
   // look-up.
   std::map<std::pair<const char*, int>, Function> functions_;

@@ -87,14 +87,17 @@ std::optional<Compiled> from_file(std::string_view file, const std::string& key)
   return compiled;
 }
 
+std::filesystem::path absolute(const EnvVariable& variable) {
+  std::filesystem::path path = env_text(variable).value_or("");
+  // A relative path would depend on the working directory, and the XDG standard ignores those.
+  return path.is_absolute() ? path : std::filesystem::path();
+}
+
 }  // namespace
 
+std::filesystem::path KernelCache::folder_of_run() { return absolute(kEnvKernelCache); }
+
 std::filesystem::path KernelCache::usual_folder() {
-  const auto absolute = [](const EnvVariable& variable) -> std::filesystem::path {
-    const std::filesystem::path path = env_text(variable).value_or("");
-    // A relative path would depend on the working directory, and the XDG standard ignores those.
-    return path.is_absolute() ? path : std::filesystem::path();
-  };
   std::filesystem::path caches = absolute(kEnvCacheHome);
   if (caches.empty()) {
     caches = absolute(kEnvHome);
@@ -107,11 +110,73 @@ std::filesystem::path KernelCache::usual_folder() {
 KernelCache::KernelCache(FileSystem& file_system, std::filesystem::path folder)
     : file_system_(file_system), folder_(std::move(folder)) {}
 
+KernelCache::KernelCache(FileSystem& file_system, std::filesystem::path folder, KernelCache& beyond)
+    : file_system_(file_system),
+      folder_(std::move(folder)),
+      beyond_(&beyond),
+      writes_(!env_flag(kEnvStandby).value_or(false)) {}
+
 std::optional<Compiled> KernelCache::find(const std::string& key) noexcept {
+  std::optional<Compiled> found = read(key);
+  if (found || beyond_ == nullptr) return found;
+  found = beyond_->find(key);
+  if (found) keep_here(key, *found);
+  return found;
+}
+
+void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcept {
+  keep_here(key, compiled);
+  if (beyond_ != nullptr) beyond_->keep(key, compiled);
+}
+
+void KernelCache::keep_late() noexcept {
+  try {
+    std::map<std::string, Compiled> late;
+    {
+      const MutexLock lock(mutex_);
+      if (late_.empty() || !can_begin()) return;
+      late.swap(late_);
+    }
+    for (const auto& [key, compiled] : late) write(key, compiled);
+  } catch (const std::exception& error) {
+    say_unusable(error);
+  }
+}
+
+void KernelCache::keep_here(const std::string& key, const Compiled& compiled) noexcept {
+  if (folder_.empty() || !writes_) return;
+  try {
+    if (can_begin()) {
+      write(key, compiled);
+    } else {
+      const MutexLock lock(mutex_);
+      late_.emplace(key, compiled);
+    }
+  } catch (const std::exception& error) {
+    say_unusable(error);
+  }
+}
+
+bool KernelCache::can_begin() const {
+  return beyond_ == nullptr ||
+         file_system_.open_directory(folder_.parent_path(), /*create=*/false) != nullptr;
+}
+
+bool KernelCache::is_ours(const Directory& folder, const std::string& name) const {
+  if (beyond_ == nullptr) return true;
+  const auto run = file_system_.open_directory(folder_.parent_path(), /*create=*/false);
+  const auto file = folder.status(name);
+  if (!run || !file) return false;
+  // A server may decide about owners; the run directory then shows which one it gives.
+  return file->owner == ::geteuid() || file->owner == 0 || file->owner == run->own_status().owner;
+}
+
+std::optional<Compiled> KernelCache::read(const std::string& key) noexcept {
   if (folder_.empty()) return std::nullopt;
   try {
     const auto folder = file_system_.open_directory(folder_, /*create=*/false);
-    const auto file = folder ? folder->open(digest_of(key), OpenMode::read) : nullptr;
+    const std::string name = digest_of(key);
+    const auto file = folder && is_ours(*folder, name) ? folder->open(name, OpenMode::read) : nullptr;
     // Checked before the memory is allocated.
     if (!file || file->size() > kLongest) return std::nullopt;
     std::string bytes(file->size(), '\0');
@@ -123,8 +188,7 @@ std::optional<Compiled> KernelCache::find(const std::string& key) noexcept {
   }
 }
 
-void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcept {
-  if (folder_.empty()) return;
+void KernelCache::write(const std::string& key, const Compiled& compiled) noexcept {
   try {
     static std::atomic<std::uint64_t> number = 0;  // two threads may keep the same kernel
     const std::string name = digest_of(key);
@@ -151,8 +215,9 @@ void KernelCache::keep(const std::string& key, const Compiled& compiled) noexcep
 void KernelCache::say_unusable(const std::exception& error) noexcept {
   // Once: each kernel would say the same.
   if (said_.exchange(true)) return;
-  log_info("compiled GPU kernels are not kept in {}: {}; set XDG_CACHE_HOME to a folder that can be written",
-           folder_.string(), what_of(error));
+  log_info("compiled GPU kernels are not kept in {}: {}; {}", folder_.string(), what_of(error),
+           beyond_ != nullptr ? "the next machine of this run compiles them again"
+                              : "set XDG_CACHE_HOME to a folder that can be written");
 }
 
 std::string cache_key(const Source& source, const std::string& type, int architecture,

@@ -84,12 +84,5 @@ HOLDFAST_EXPORT Plan without_commit(Plan plan, const Standing& standing, OnNotic
 // nothing about the remaining time.
 HOLDFAST_EXPORT Plan plan_for_stop(SteadyTime now, std::optional<SteadyTime> deadline, const Costs& costs,
                                    const Standing& standing) noexcept;
-// Another machine stands by, or boots to do so. Once it is ready, this one commits and ends: what it trains
-// until then counts, and a wait for the deadline would only cost. If the deadline comes first, the last
-// commit begins as above, and the run is handed over as soon as that is durable. nullopt: no end is
-// announced, only feared.
-HOLDFAST_EXPORT Plan plan_for_hand_over(SteadyTime now, const std::optional<Deadline>& deadline,
-                                        const Costs& costs, const Standing& standing, OnNotice policy,
-                                        bool standby_ready) noexcept;
 
 }}  // namespace holdfast::v0_2

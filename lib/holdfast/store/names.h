@@ -3,7 +3,7 @@
 //   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [set aside; also .damaged-2 …]
 //   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
-//   HOME_STATE.json, standby.json         what a mirror and a standby say; decide nothing
+//   HOME_STATE.json, standby.json         what a mirror and a standby say; decide nothing. kernels/ neither
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
 //   attempts/3.{progress.json,stall.txt}  what attempt 3 does now, and where it hung; decide nothing
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
@@ -31,6 +31,7 @@ inline constexpr char kHomeStateName[] = "HOME_STATE.json";
 inline constexpr char kHomeStateNewName[] = "HOME_STATE.json.new";  // before its rename
 inline constexpr char kStandbyName[] = "standby.json";
 inline constexpr char kStandbyNewName[] = "standby.json.new";  // before its rename
+inline constexpr char kKernelsDirectory[] = "kernels";  // compiled GPU kernels (kernels/kernel_cache.h)
 inline constexpr std::uint64_t kHighestNumber = 999'999'999'999'999'999;
 
 // A checkpoint's place in history. Greater is newer: first by attempt, then by step.

@@ -114,9 +114,9 @@ Verdict FileVerifier::inspect(const File& file, Depth depth, bool uncached) {
   // Recovery looks again after the claim, and the state of the same file is here already.
   if (kept_of(index)) return verdict;
   // First, because two states at once may not fit into memory.
-  forget();
+  const MakeArena make = forget();
   if (listener_) listener_(index);
-  auto state = read_snapshot(Stoppable(file, stopped_), index, threads_, mode, make_);
+  auto state = read_snapshot(Stoppable(file, stopped_), index, threads_, mode, make);
   if (const auto* rejection = std::get_if<Rejection>(&state)) return rejected(*rejection);
   auto kept_index = std::make_shared<const CheckpointIndex>(std::move(index));
   const MutexLock lock(mutex_);
@@ -171,9 +171,9 @@ std::variant<FileVerifier::Loaded, Rejection> FileVerifier::load(const File& fil
   loaded.snapshot = kept_of(loaded.index);
   if (!loaded.snapshot) {
     // First, because two states at once may not fit into memory.
-    forget();
+    const MakeArena make = forget();
     if (listener_) listener_(loaded.index);
-    auto state = read_snapshot(file, loaded.index, threads_, mode, make_);
+    auto state = read_snapshot(file, loaded.index, threads_, mode, make);
     if (const auto* rejection = std::get_if<Rejection>(&state)) return *rejection;
     loaded.snapshot = std::get<std::shared_ptr<Snapshot>>(std::move(state));
   }
@@ -189,10 +189,20 @@ void FileVerifier::stop_keeping() {
   kept_.reset();
 }
 
-void FileVerifier::forget() {
-  const MutexLock lock(mutex_);
-  kept_index_.reset();
-  kept_.reset();
+MakeArena FileVerifier::forget() {
+  std::shared_ptr<Snapshot> kept;
+  {
+    const MutexLock lock(mutex_);
+    kept_index_.reset();
+    kept.swap(kept_);
+  }
+  // Other processes may have mapped a shared one.
+  if (make_ || !kept || kept.use_count() != 1 || kept->arena.use_count() != 1) return make_;
+  return [spare = std::move(kept->arena)](std::uint64_t bytes) mutable {
+    if (spare && spare->size() == bytes) return std::exchange(spare, nullptr);
+    spare.reset();
+    return std::make_shared<Arena>(bytes);
+  };
 }
 
 std::shared_ptr<Snapshot> FileVerifier::kept_of(const CheckpointIndex& index) {

@@ -58,7 +58,9 @@ class FileVerifier final : public CopyVerifier {
   std::variant<Loaded, Rejection> load(const File& file, ReadMode mode);
   std::shared_ptr<Snapshot> kept_of(const CheckpointIndex& index);
   std::shared_ptr<const CheckpointIndex> known_index();
-  void forget();  // call before another state is read, so that there are never two
+  // Call before another state is read, so that there are never two. Returns how to make its memory: that of
+  // the kept state serves again if nobody else holds it, because new pages cost as much as the read.
+  MakeArena forget();
 
   const int threads_;
   std::atomic<bool> stopped_{false};

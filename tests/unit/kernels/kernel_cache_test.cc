@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <set>
 
 #include "holdfast/base/error.h"
@@ -204,6 +205,102 @@ TEST_F(KernelCacheTest, ProcessesThatKeepTheSameKernelsAtOnceLeaveWholeFiles) {
   EXPECT_EQ(files().size(), 1U);
 }
 
+// Two machines with one run directory; each has caches of its own.
+class KernelsOfARun : public KernelCacheTest {
+ protected:
+  struct MachineCaches {
+    MachineCaches(const fs::path& users, const fs::path& run)
+        : of_user(FileSystem::real(), users), cache(FileSystem::real(), run / "kernels", of_user) {}
+    KernelCache of_user;
+    KernelCache cache;
+  };
+  std::unique_ptr<MachineCaches> machine(const std::string& name) const {
+    return std::make_unique<MachineCaches>(folder_.path() / name, run());
+  }
+  fs::path run() const { return folder_.path() / "run"; }
+  std::vector<fs::path> kept_beside() const {
+    if (!fs::exists(run() / "kernels")) return {};
+    return {fs::directory_iterator(run() / "kernels"), {}};
+  }
+};
+
+TEST_F(KernelsOfARun, TheNextMachineFindsWhatOneHasCompiled) {
+  fs::create_directory(run());
+  machine("a")->cache.keep("key", kCompiled);
+  const auto found = machine("b")->cache.find("key");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->image, kCompiled.image);
+  EXPECT_TRUE(machine("a")->of_user.find("key")) << "for other runs of the first machine";
+}
+
+TEST_F(KernelsOfARun, WhatThisMachineHasCompiledForOthersComesAlong) {
+  fs::create_directory(run());
+  machine("a")->of_user.keep("key", kCompiled);
+  EXPECT_TRUE(machine("a")->cache.find("key"));
+  EXPECT_TRUE(machine("b")->cache.find("key"));
+}
+
+TEST_F(KernelsOfARun, ATornEntryIsReplaced) {
+  fs::create_directory(run());
+  const auto first = machine("a");
+  first->cache.keep("key", kCompiled);
+  ASSERT_EQ(kept_beside().size(), 1U);
+  fs::resize_file(kept_beside().front(), 40);
+  EXPECT_FALSE(machine("b")->cache.find("key"));
+  EXPECT_TRUE(first->cache.find("key"));
+  EXPECT_TRUE(machine("b")->cache.find("key"));
+}
+
+TEST_F(KernelsOfARun, AnEntryOfAnotherUserIsIgnored) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  fs::create_directory(run());
+  machine("a")->cache.keep("key", kCompiled);
+  constexpr uid_t kSomebody = 4711;
+  ASSERT_EQ(::chown(kept_beside().front().c_str(), kSomebody, 0), 0);
+  EXPECT_FALSE(machine("b")->cache.find("key"));
+  // As where a server decides about owners.
+  ASSERT_EQ(::chown(run().c_str(), kSomebody, 0), 0);
+  EXPECT_TRUE(machine("b")->cache.find("key"));
+}
+
+TEST_F(KernelsOfARun, ARunDirectoryIsNeverMade) {
+  test::CapturedLog log;
+  const auto first = machine("a");
+  first->of_user.keep("of another run", kCompiled);
+  first->cache.keep("key", kCompiled);
+  EXPECT_TRUE(first->cache.find("of another run"));
+  first->cache.keep_late();
+  EXPECT_FALSE(fs::exists(run()));
+  EXPECT_EQ(log.text(), "");
+  EXPECT_TRUE(machine("a")->cache.find("key"));
+  // As resume() does.
+  fs::create_directory(run());
+  first->cache.keep_late();
+  EXPECT_TRUE(machine("b")->cache.find("key"));
+  EXPECT_TRUE(machine("c")->cache.find("of another run"));
+}
+
+TEST_F(KernelsOfARun, AStandbyWritesNothingThere) {
+  fs::create_directory(run());
+  ::setenv("HOLDFAST_STANDBY", "1", 1);
+  const auto standby = machine("b");
+  ::unsetenv("HOLDFAST_STANDBY");
+  standby->cache.keep("key", kCompiled);
+  EXPECT_TRUE(fs::is_empty(run()));
+  machine("a")->cache.keep("other", kCompiled);
+  EXPECT_TRUE(standby->cache.find("other")) << "it reads";
+}
+
+TEST_F(KernelsOfARun, AFolderThatCannotBeUsedIsSaidOnceAndTheUsersServes) {
+  fs::create_directory(run());
+  std::ofstream(run() / "kernels") << "a file, not a folder";
+  test::CapturedLog log;
+  const auto first = machine("a");
+  first->cache.keep("key", kCompiled);
+  EXPECT_TRUE(first->cache.find("key"));
+  EXPECT_THAT(log.text(), HasSubstr("the next machine of this run compiles them again"));
+}
+
 TEST(KernelCacheFolder, ComesFromTheEnvironment) {
   const auto folder_with = [](const char* caches, const char* home) {
     const auto put = [](const char* name, const char* value) {
@@ -223,6 +320,11 @@ TEST(KernelCacheFolder, ComesFromTheEnvironment) {
   EXPECT_EQ(folder_with("relative", "/home/a"), "/home/a/.cache/holdfast/kernels");
   EXPECT_EQ(folder_with(nullptr, nullptr), "");
   EXPECT_EQ(folder_with(nullptr, ""), "");
+  ::setenv("HOLDFAST_KERNEL_CACHE", "/run/kernels", 1);
+  EXPECT_EQ(KernelCache::folder_of_run(), "/run/kernels");
+  ::setenv("HOLDFAST_KERNEL_CACHE", "relative", 1);
+  EXPECT_EQ(KernelCache::folder_of_run(), "");
+  ::unsetenv("HOLDFAST_KERNEL_CACHE");
   // Without a folder nothing is kept, and nothing is said.
   test::CapturedLog log;
   KernelCache nowhere(FileSystem::real(), {});

@@ -157,10 +157,10 @@ struct TwoTierRun {
   Duration step;
   Duration home;
   SteadyTime now = kStart;
-  std::int64_t at = 0;                                         // step
-  std::optional<std::pair<std::int64_t, SteadyTime>> writing;  // step, and when it is durable
+  std::int64_t at = 0;                                              // step
+  std::optional<std::pair<std::int64_t, SteadyTime>> writing = {};  // step, and when it is durable
   std::int64_t durable = -1;
-  std::optional<std::pair<std::int64_t, SteadyTime>> copying;  // step, and when it is home
+  std::optional<std::pair<std::int64_t, SteadyTime>> copying = {};  // step, and when it is home
   std::int64_t newest_home = -1;
 
   void advance(Duration by) {
@@ -260,51 +260,6 @@ TEST(Home, AStopTellsWhatItsGraceLeaves) {
   EXPECT_TRUE(plan_for_stop(kStart, kStart + 45s, costs, {.covered = true, .going_home = 50s}).not_home);
   EXPECT_FALSE(plan_for_stop(kStart, std::nullopt, costs, {}).not_home);
   EXPECT_FALSE(plan_for_stop(kStart, kStart + 45s, kCosts, {}).not_home) << "no mirror";
-}
-
-Plan hand_over(std::optional<Duration> left, const Standing& standing, bool ready,
-               OnNotice policy = OnNotice::train_on) {
-  std::optional<Deadline> deadline;
-  if (left) deadline = Deadline{.at = kStart + *left};
-  return plan_for_hand_over(kStart, deadline, kCosts, standing, policy, ready);
-}
-
-TEST(HandOver, TrainsUntilTheStandbyIsReadyThenCommitsAndEnds) {
-  EXPECT_EQ(hand_over(120s, {}, false).move, Move::commit) << "as insurance: the standby may never come";
-  EXPECT_EQ(hand_over(100s, {.insured = true}, false).move, Move::train);
-  EXPECT_EQ(hand_over(100s, {.insured = true}, true).move, Move::stop);
-  EXPECT_FALSE(hand_over(100s, {.insured = true}, true).too_late);
-  EXPECT_EQ(hand_over(100s, {.covered = true, .insured = true}, true).move, Move::stop);
-}
-
-TEST(HandOver, ADeadlineThatComesFirstIsNotWaitedFor) {
-  EXPECT_EQ(hand_over(36s + 1ns, {.insured = true}, false).move, Move::train);
-  EXPECT_EQ(hand_over(36s, {.insured = true}, false).move, Move::stop);
-  EXPECT_FALSE(hand_over(36s, {.insured = true}, false).too_late) << "it commits before";
-  EXPECT_EQ(hand_over(36s, {.covered = true, .insured = true}, false).move, Move::stop);
-}
-
-TEST(HandOver, BeginsNoCommitThatCannotEnd) {
-  EXPECT_TRUE(hand_over(19s, {}, true).too_late);
-  EXPECT_EQ(hand_over(19s, {}, true).move, Move::stop) << "the older checkpoint is handed over";
-  EXPECT_EQ(hand_over(19s, {}, false).move, Move::train) << "a step costs nothing";
-  EXPECT_EQ(hand_over(19s, {}, false, OnNotice::wait).move, Move::stop);
-}
-
-TEST(HandOver, AnEndThatIsOnlyFearedNeedsAStandby) {
-  EXPECT_EQ(hand_over(std::nullopt, {}, false).move, Move::train);
-  EXPECT_EQ(hand_over(std::nullopt, {}, true).move, Move::stop);
-  EXPECT_FALSE(hand_over(std::nullopt, {}, true).too_late);
-}
-
-TEST(HandOver, AGuessedDeadlineForbidsNoCommit) {
-  const Deadline guessed{.at = kStart + 1s, .guessed = true};
-  EXPECT_FALSE(plan_for_hand_over(kStart, guessed, kCosts, {}, OnNotice::train_on, true).too_late);
-}
-
-TEST(HandOver, AMachineThatOutlivesItsDeadlineGoesOnUnlessTheStandbyIsReady) {
-  EXPECT_EQ(hand_over(-60s, {.covered = true}, false).move, Move::go_on);
-  EXPECT_EQ(hand_over(-60s, {.covered = true}, true).move, Move::stop);
 }
 
 }}  // namespace holdfast::test

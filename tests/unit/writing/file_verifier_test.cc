@@ -102,6 +102,32 @@ TEST_F(FileVerifierTest, AResumeReadsTheFileOnce) {
   EXPECT_LT(bytes_read(), 2 * once);  // header and index again, no tensors
 }
 
+// What a standby does for each newer checkpoint.
+TEST_F(FileVerifierTest, TheNextStateTakesTheMemoryOfTheLastOneUnlessSomebodyHoldsIt) {
+  const auto state_of = [&](const char* name) {
+    const auto one = volume.faults.open_file(volume.path(name), OpenMode::read);
+    verifier.inspect(*one, Verifier::Depth::full, false);
+    auto kept = verifier.load(*one);
+    return std::get<FileVerifier::Loaded>(std::move(kept)).snapshot;
+  };
+  write(kSix, 6, 2);
+  std::shared_ptr<Snapshot> five = state_of(kFive);
+  const std::byte* const memory = five->arena->bytes().data();
+  std::shared_ptr<Snapshot> six = state_of(kSix);
+  EXPECT_NE(six->arena->bytes().data(), memory) << "the fifth is still in use";
+  five.reset();
+  const std::byte* const next = six->arena->bytes().data();
+  six.reset();
+  five = state_of(kFive);
+  EXPECT_EQ(five->arena->bytes().data(), next);
+  EXPECT_EQ(five->step, 5);
+  const auto fresh = std::get<FileVerifier::Loaded>(FileVerifier(2).load(*file)).snapshot;
+  const auto here = five->arena->padded();
+  const auto there = fresh->arena->padded();
+  EXPECT_TRUE(std::equal(here.begin(), here.end(), there.begin(), there.end()))
+      << "nothing of the sixth is left";
+}
+
 TEST_F(FileVerifierTest, LooksAgainWhenTheFileHasChanged) {
   verifier.inspect(*file, Verifier::Depth::full, false);
   volume.disk.flip_bit(name, 4096 + 10);

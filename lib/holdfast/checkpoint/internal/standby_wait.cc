@@ -19,8 +19,8 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
-constexpr Duration kLookEvery = std::chrono::milliseconds(200);
-constexpr Duration kHearStopEvery = std::chrono::milliseconds(20);
+constexpr Duration kLookEvery = std::chrono::milliseconds(50);
+constexpr Duration kHearStopEvery = std::chrono::milliseconds(25);
 
 std::int64_t since_1970(WallTime time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
@@ -64,7 +64,10 @@ AttemptNumber StandbyWait::await() {
       troubled_ = false;
       // Its own machine ends soon: a claim would only take the run from one that lives on.
       const bool ends = run_.outlook.announced().deadline().has_value();
-      if (is_free(view) && !ends) return view.highest + 1;
+      if (is_free(view) && !ends) {
+        finish_reading();
+        return view.highest + 1;
+      }
       say_for_whom(view);
       follow(view);
       if (!ends) renew_sign();
@@ -173,6 +176,16 @@ void StandbyWait::take_in() {
   }
 }
 
+// The start wants the same checkpoint. A second read beside this one would slow both down, and hold the state
+// twice.
+void StandbyWait::finish_reading() {
+  while (reading_.valid()) {
+    reading_.wait_for(kHearStopEvery);
+    hear_stop();
+    take_in();
+  }
+}
+
 void StandbyWait::renew_sign() {
   const SteadyTime now = run_.clock.now();
   if (now < renew_at_) return;
@@ -214,13 +227,16 @@ void StandbyWait::say_for_whom(const View& view) {
 void StandbyWait::rest() {
   const SteadyTime end = run_.clock.now() + kLookEvery;
   do {
-    if (run_.outlook.should_stop()) {
-      run_.verifier.stop_reading();
-      throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was claimed",
-                  static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
-    }
+    hear_stop();
     run_.clock.sleep_for(kHearStopEvery);
   } while (run_.clock.now() < end);
+}
+
+void StandbyWait::hear_stop() {
+  if (!run_.outlook.should_stop()) return;
+  run_.verifier.stop_reading();
+  throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was claimed",
+              static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
 }
 
 }}}  // namespace holdfast::v0_2::internal

@@ -54,10 +54,12 @@ class StandbyWait {
   bool is_lost(const View& view);
   void follow(const View& view);
   void take_in();
+  void finish_reading();
   void renew_sign();
   void withdraw_sign() noexcept;
   void say_for_whom(const View& view);
   void rest();
+  void hear_stop();
 
   Run& run_;
   StartFinder& finder_;

@@ -33,11 +33,11 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
   return {Fate::goes, "half-written by attempt " + std::to_string(*owner)};
 }
 
-// Small files for people and wrappers, a few KiB an attempt; no part of the report.
+// Small files for people, wrappers and later starts; no part of the report.
 bool is_small_print(const std::string& name) {
   return name == kAttemptsDirectory || name == kRunStateName || name == kHomeStateName ||
          name == kHomeStateNewName || name == kStandbyName || name == kStandbyNewName ||
-         parse_ledger_name(name).has_value();
+         name == kKernelsDirectory || parse_ledger_name(name).has_value();
 }
 
 }  // namespace
