@@ -33,9 +33,6 @@ int run_supervise(const SuperviseRequest& options) {
                        ": at least 30s, because a trainer that lives gives a sign every 10 s only");
     }
   }
-  if (options.standby && !options.mirror.empty()) {
-    throw UsageError("--standby with --mirror is not possible: give the directory that both machines share");
-  }
   if (options.mirror.empty()) return run_apart([&] { return Supervisor(options).run(); });
   if (options.directory.empty()) {
     throw UsageError("--mirror needs --directory: the run directory whose checkpoints go home");
@@ -47,6 +44,7 @@ int run_supervise(const SuperviseRequest& options) {
                         .home_mount = options.home_mount,
                         .limit = options.mirror_limit,
                         .supervised = true,
+                        .standby = options.standby,
                         .home_wait = options.home_wait});
   return run_apart([&] { return Supervisor(options, &mirror).run(); },
                    [&](pid_t who) { return mirror.lives_after(who); });
