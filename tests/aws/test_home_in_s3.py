@@ -94,7 +94,7 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
         ((*listing, HOME), ""),
         # What a holder and its standby tell each other.
         (("rcat", f"{HOME}/attempts/1.holder.json"), "{}"),
-        (("cat", f"{HOME}/attempts/1.holder.json"), ""),
+        (("cat", "--no-traverse", f"{HOME}/attempts/1.holder.json"), ""),
         (("rcat", f"{HOME}/attempts/standby.json"), "{}"),
         (("deletefile", f"{HOME}/attempts/1.holder.json"), ""),
         (("deletefile", f"{HOME}/attempts/standby.json"), ""),
@@ -108,8 +108,8 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
     ):
         done = rclone(door, *words, given=given)
         assert done.returncode == 0, f"{words}: {done.stderr}\n{door.refused}"
-    for name in ("step-000000000020-a0001.h5", "attempts/standby.json"):
-        gone = rclone(door, "cat", f"{HOME}/{name}")
+    for words in (("step-000000000020-a0001.h5",), ("attempts/standby.json", "--no-traverse")):
+        gone = rclone(door, "cat", f"{HOME}/{words[0]}", *words[1:])
         assert (gone.returncode in (0, 3, 4), gone.stdout) == (True, "")
     assert keys() == [f"runs/r1/run/{CHECKPOINT}"]
     assert door.refused == []

@@ -160,6 +160,20 @@ TEST_P(StandbyHome, TakeoverGoesOnWithTheRunOfAMachineThatDied) {
   expect_the_end(standby, home);
 }
 
+TEST_P(StandbyHome, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {
+  const Process holder = hold();
+  kill_machine("a");
+  holder->wait();
+  const std::int64_t home = newest_home();
+  fs::create_directories(folder_.path() / "b");
+  // The least that a supervisor takes is 30 s.
+  const Process standby = std::make_unique<Subprocess>(
+      driver(disk("b"), kFar, kQuick),
+      Environment{
+          {"HOLDFAST_STANDBY", "1"}, {"HOLDFAST_MIRROR_HOME", place()}, {"HOLDFAST_TAKEOVER_AFTER", "1s"}});
+  expect_the_end(standby, home);
+}
+
 TEST_P(StandbyHome, TakeoverEndsAHolderThatLives) {
   const Process holder = hold();
   const Process standby = stand_by();

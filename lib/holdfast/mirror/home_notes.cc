@@ -17,7 +17,7 @@ using std::chrono::seconds;
 constexpr Duration kTellAgain = seconds(10);  // while a standby waits: --takeover-after is at least 30 s
 constexpr Duration kAfterFailure = seconds(10);
 constexpr Duration kLookInDirectory = seconds(2);
-constexpr Duration kLookInStore = seconds(60);
+constexpr Duration kLookInStore = seconds(30);
 constexpr Duration kLookInStoreOften = seconds(5);
 constexpr Duration kSignIsOld = seconds(60);
 // Of the standby, in a store.
@@ -92,13 +92,11 @@ void HolderNotes::tell(Directory& run, const News& news, const Clock& clock) {
 
 void HolderNotes::look(Directory& run, bool urgent, SteadyTime now) {
   const Duration often = home_.is_store() ? kLookInStoreOften : kLookInDirectory;
-  const Duration seldom = home_.is_store() && !standby_ && !urgent ? kLookInStore : often;
   if (now < next_look_) {
     // It was planned before the end was announced.
     if (urgent) next_look_ = std::min(next_look_, now + often);
     return;
   }
-  next_look_ = now + seldom;
   const auto sign = home_.note(kStandbyName);
   if (sign && *sign != sign_) {
     sign_ = *sign;
@@ -108,6 +106,7 @@ void HolderNotes::look(Directory& run, bool urgent, SteadyTime now) {
   // The trainer notices by itself that a sign gets old.
   if (!sign && std::exchange(sign_, {}) != "") run.unlink(kStandbyName);
   standby_ = sign && now < sign_changed_ + kSignIsOld;
+  next_look_ = now + (home_.is_store() && !standby_ && !urgent ? kLookInStore : often);
 }
 
 }}  // namespace holdfast::v0_2

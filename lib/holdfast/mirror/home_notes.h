@@ -2,8 +2,8 @@
 // attempt N stands (only the machine that has claimed N writes it), standby.json who waits (standby_sign.h).
 // No claim depends on them, and they may be old.
 //
-// In a store each look costs a request, and starts a program. So a mirror looks for a standby once a minute,
-// and every five seconds while one waits or an end is announced. A standby reads the holder's word every two
+// In a store each look costs a request, and starts a program. So a mirror looks for a standby every 30 s, and
+// every five seconds while one waits or an end is announced. A standby reads the holder's word every two
 // seconds, and lists every 15 s. A directory is looked at more often.
 //
 // Errors: those of Home. Threads: plain values.

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
             "TheCopyBeforeTheEnd", {.records_end_after_the_copy = false}, StoreViolation::older, 2, 1},
         // Of a machine that died between its number and its claim.
         StoreVariant{"PassingANumberThatIsTaken",
-                     {.conditional = 2, .next_try_passes_taken_number = false},
+                     {.conditional = 2, .standby_passes_taken_number = false},
                      StoreViolation::stuck,
                      2,
                      1},

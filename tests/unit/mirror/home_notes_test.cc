@@ -121,6 +121,52 @@ TEST_F(HomeNotesTest, TheTrainerClaimsANumberThatWasWonInHome) {
   EXPECT_NO_THROW(reader_.home->check_not_superseded());
 }
 
+// Requests cost money there, and each one starts a program.
+class NotesInStore : public Rclone {
+ protected:
+  // How many a mirror sends in that time, which asks as often as it may.
+  int sent_in(Duration time, bool urgent) {
+    const int before = calls();
+    for (const SteadyTime end = machine_.clock.now() + time; machine_.clock.now() < end;
+         machine_.clock.advance(1s)) {
+      const HolderNotes::News news{.covers = 1, .awaits = 1, .all_home = true, .urgent = urgent};
+      const auto run = FileSystem::real().open_directory(folder_.path() / "run", false);
+      if (notes_.due(news, machine_.clock.now())) notes_.exchange(*run, news, machine_.clock);
+    }
+    return calls() - before;
+  }
+  void sign(std::int64_t time) {
+    fs::create_directories(store() / "attempts");
+    write_text(store() / "attempts/standby.json",
+               to_json(StandbySign{.host = "b", .step = 7, .unix_ms = time}));
+  }
+  std::int64_t sign_here() const {
+    const auto run = FileSystem::real().open_directory(folder_.path() / "run", false);
+    const auto found = read_standby_sign(*run);
+    return found ? found->unix_ms : 0;
+  }
+
+  StoreMachine machine_{folder_.path() / "run"};
+  HolderNotes notes_{*machine_.home};
+};
+
+TEST_F(NotesInStore, AreSeldom) {
+  machine_.prepare();
+  EXPECT_LE(sent_in(5min, false), 11) << "one look in 30 s, and one word";
+  EXPECT_LE(sent_in(1min, true), 12) << "an end is announced";
+  sign(1);
+  sent_in(30s, false);
+  sign(2);
+  sent_in(5s, false);
+  EXPECT_EQ(sign_here(), 2) << "a standby that waits is looked at often";
+  EXPECT_LE(sent_in(50s, false), 10 + 5) << "its sign, and the word of the holder";
+  EXPECT_LE(sent_in(5min, false), 2 + 1 + 11) << "it has gone";
+  HolderWatch watch(*machine_.home);
+  const int before = calls();
+  for (int i = 0; i < 60; ++i, machine_.clock.advance(1s)) watch.look(machine_.clock.now());
+  EXPECT_LE(calls() - before, 30 + 4 + 4) << "a minute of the standby";
+}
+
 // HOME takes checkpoints, and no notes.
 class NotesRefused : public Rclone {};
 
