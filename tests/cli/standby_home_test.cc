@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "crash/driver_run.h"
@@ -209,6 +211,39 @@ TEST_P(StandbyHome, OfTwoOneGoesOnAndTheOtherStandsByAgain) {
   EXPECT_EQ(left.exit_code, 75) << left.err;
   ASSERT_TRUE(other->wait_until([&] { return started(other); })) << other->err();
   EXPECT_GE(last_step(other->out(), "started"), last_step(left.out, "interrupted")) << "no step twice";
+}
+
+// Machines that end one after the other, by an announced end or a power cut, at any moment.
+TEST_P(StandbyHome, AChainOfMachinesEndsInTheSameState) {
+  std::mt19937 random(42);
+  const int machines = is_store() ? 3 : 10;
+  Process holder = hold();
+  std::string holds = "a";
+  for (int turn = 1; turn <= machines; ++turn) {
+    const std::string next = "m" + std::to_string(turn);
+    const bool last = turn == machines;
+    Process standby = last ? stand_by(next) : stand_by(next, kEndless, kSlow);
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 500));
+    std::int64_t from = 0;
+    if (turn % 2 == 0) {
+      kill_machine(holds);
+      holder->wait();
+      from = newest_home();
+      const Ended told = takeover();
+      EXPECT_EQ(told.exit_code, 0) << told.err;
+    } else {
+      holder->send(SIGTERM);
+      const Ended left = holder->wait();
+      EXPECT_EQ(left.exit_code, 75) << left.err;
+      from = last_step(left.out, "interrupted");
+    }
+    ASSERT_TRUE(last || standby->wait_until([&] { return started(standby); })) << standby->err();
+    if (last) return expect_the_end(standby, from);
+    EXPECT_GE(last_step(standby->out(), "started"), from) << "nothing that was home is done again";
+    ASSERT_LT(last_step(standby->out(), "started"), kFar) << "the machine is too slow for this test";
+    holder = std::move(standby);
+    holds = next;
+  }
 }
 
 TEST_P(StandbyHome, EndsAtSigtermAndHasClaimedNothing) {

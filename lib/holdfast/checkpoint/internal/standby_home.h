@@ -34,6 +34,8 @@ class StandbyHome {
   void stop() { stopped_ = true; }
   // How often put_sign() is to be called.
   Duration renews() const { return home_->is_store() ? kInStore : kStandbyRenews; }
+  // A holder that lives has seen the sign, and renewed its word, after this time.
+  Duration words_take() const { return std::chrono::seconds(home_->is_store() ? 40 : 15); }
   void put_sign(const StandbySign& sign) { home_->put_note(kStandbyName, to_json(sign)); }
   // A claim was sent, or is held: go on with claim() and prepare(), whatever a look says.
   bool is_claiming() const { return after_.has_value(); }

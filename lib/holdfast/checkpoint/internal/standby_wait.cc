@@ -171,7 +171,9 @@ bool StandbyWait::is_lost(const View& view) {
     trace_ = view.trace;
     changed_ = now;
   }
-  if (!takeover_after_ || now - changed_ < *takeover_after_) return false;
+  if (!takeover_after_) return false;
+  const Duration words_take = home_ ? home_->words_take() : Duration::zero();
+  if (now - changed_ < *takeover_after_ + words_take) return false;
   // An empty HOME may be one that is away.
   if (home_ && view.highest == 0) return false;
   if (view.word.state && is_end(view.word.state->phase)) return false;
