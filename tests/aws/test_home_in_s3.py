@@ -92,6 +92,12 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
         (("rcat", f"{HOME}/attempts/1.0123456789abcdef"), "claim"),
         ((*listing, f"{HOME}/attempts"), ""),
         ((*listing, HOME), ""),
+        # What a holder and its standby tell each other.
+        (("rcat", f"{HOME}/attempts/1.holder.json"), "{}"),
+        (("cat", "--no-traverse", f"{HOME}/attempts/1.holder.json"), ""),
+        (("rcat", f"{HOME}/attempts/standby.json"), "{}"),
+        (("deletefile", f"{HOME}/attempts/1.holder.json"), ""),
+        (("deletefile", f"{HOME}/attempts/standby.json"), ""),
         ((*copying, str(small), f"{HOME}/{CHECKPOINT}"), ""),
         (("cat", f"{HOME}/{CHECKPOINT}"), ""),
         (("deletefile", f"{HOME}/{CHECKPOINT}"), ""),
@@ -102,8 +108,9 @@ def all_that_a_mirror_asks(door: S3Door, folder: Path) -> None:
     ):
         done = rclone(door, *words, given=given)
         assert done.returncode == 0, f"{words}: {done.stderr}\n{door.refused}"
-    gone = rclone(door, "cat", f"{HOME}/step-000000000020-a0001.h5")
-    assert (gone.returncode in (0, 3, 4), gone.stdout) == (True, "")
+    for words in (("step-000000000020-a0001.h5",), ("attempts/standby.json", "--no-traverse")):
+        gone = rclone(door, "cat", f"{HOME}/{words[0]}", *words[1:])
+        assert (gone.returncode in (0, 3, 4), gone.stdout) == (True, "")
     assert keys() == [f"runs/r1/run/{CHECKPOINT}"]
     assert door.refused == []
 

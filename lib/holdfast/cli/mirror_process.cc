@@ -47,7 +47,7 @@ void send_text(int socket, const std::string& text) {
 class MirrorProcess::Served {
  public:
   Served(const MirrorRequest& request, int socket, SharedWithSuccessor& shared)
-      : socket_(socket), shared_(shared), run_(request, [this] { serve(); }) {
+      : socket_(socket), standby_(request.standby), shared_(shared), run_(request, [this] { serve(); }) {
     for (const auto& claim : shared_.claims) {
       if (claim != 0) run_.copies().add_earlier_claim(claim);
     }
@@ -57,7 +57,10 @@ class MirrorProcess::Served {
     try {
       for (;;) {
         // Before the first trainer nothing goes home.
-        while (!shared_.started) run_.pace().wait(std::chrono::seconds(1));
+        while (!shared_.started) {
+          run_.pace().wait(std::chrono::seconds(1));
+          look_for_start();
+        }
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
         answer_end();
@@ -108,6 +111,7 @@ class MirrorProcess::Served {
     if (const auto known = answers_.find(serial); known != answers_.end())
       return send_text(socket_, known->second);
     if (request.front() == kEnd) {
+      look_for_start();
       if (!shared_.started) return answer(serial, 0, "");  // no trainer has ever started
       ending_ = serial;
       // Nobody trains any more, so the copy may take the whole volume.
@@ -129,6 +133,11 @@ class MirrorProcess::Served {
     }
   }
 
+  // A standby prepares its start itself.
+  void look_for_start() {
+    if (standby_ && run_.a_trainer_began()) shared_.started = true;
+  }
+
   void answer_end() {
     if (!ending_.empty()) answer(std::exchange(ending_, {}), 0, "");
   }
@@ -139,6 +148,7 @@ class MirrorProcess::Served {
   }
 
   const int socket_;
+  const bool standby_;
   SharedWithSuccessor& shared_;
   bool serving_ = false;
   std::string ending_;

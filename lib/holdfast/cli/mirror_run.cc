@@ -26,6 +26,11 @@ constexpr Duration kWhileItWrites = std::chrono::milliseconds(20);
 constexpr int kOfThisProcess = 1;    // IOPRIO_WHO_PROCESS
 constexpr int kIdleClass = 3 << 13;  // IOPRIO_CLASS_IDLE
 
+AttemptNumber highest_here(const std::filesystem::path& directory) {
+  const auto run = FileSystem::real().open_directory(directory, false);
+  return run ? highest_attempt(*run) : 0;
+}
+
 // A fetch writes in the run directory itself.
 class Preparing {
  public:
@@ -43,6 +48,7 @@ class Preparing {
 MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
     : request_(request),
       home_wait_(duration_of("--home-wait", request.home_wait)),
+      before_(highest_here(request.directory)),
       also_(std::move(also)),
       trainer_(FileSystem::real(), request.directory, Clock::real()),
       copies_lock_(FileSystem::real(), request.directory, LocalLock::Work::copies),
@@ -52,10 +58,12 @@ MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
           Clock::real(), request.limit, [this] { poll(); }, [this] { give_way(); }),
       home_(open_home({.place = request.home, .keep = request.home_keep, .mount = request.home_mount},
                       FileSystem::real(), verifier_, pace_)),
-      mirror_(
-          FileSystem::real(), verifier_, *home_,
-          {.directory = request.directory, .once = request.once, .before_work = [this] { hold_copies(); }},
-          pace_) {
+      mirror_(FileSystem::real(), verifier_, *home_,
+              {.directory = request.directory,
+               .once = request.once,
+               .before_work = [this] { hold_copies(); },
+               .end_is_announced = [this] { return trainer_.end_is_announced(); }},
+              pace_) {
   // Nobody loads a state here, so no image of one takes memory beside the trainer's.
   verifier_.stop_keeping();
   if (!request.home.starts_with(kRclonePrefix) && request.home_mount.empty() &&
@@ -112,6 +120,7 @@ void MirrorRun::hold_both(std::optional<Duration> limit) {
 void MirrorRun::poll() {
   hear();
   if (also_) also_();
+  if (!preparing_) mirror_.exchange_notes();
 }
 
 void MirrorRun::hear() {
@@ -143,6 +152,12 @@ bool MirrorRun::trainer_may_save() const {
     // A directory that cannot be read proves nothing, and the trainer's last save must not be missed.
     return true;
   }
+}
+
+bool MirrorRun::a_trainer_began() const {
+  const auto run = FileSystem::real().open_directory(request_.directory, false);
+  const auto words = run ? attempt_words(*run, kHighestNumber) : std::vector<AttemptWord>{};
+  return !words.empty() && words.front().attempt > before_;
 }
 
 bool MirrorRun::a_start_fetches() const {
@@ -196,6 +211,7 @@ PreparedStart MirrorRun::prepare() {
   // In this order: a claim that is not lower settles the attempt that began alone.
   if (start.alone) mirror_.go_alone(start.attempt);
   mirror_.add_claims(start.claims);
+  mirror_.await_trainer(start.attempt);
   return start;
 }
 

@@ -38,6 +38,7 @@ struct MirrorRequest {
   double limit = 0;  // MB/s; 0: none
   bool once = false;
   bool supervised = false;          // by `supervise`, which prepares every start itself
+  bool standby = false;             // the first start is a standby's, which prepares itself
   std::string home_wait = "10min";  // how long a start waits for HOME
 };
 
@@ -54,6 +55,8 @@ class MirrorRun {
   PreparedStart prepare();
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
+  // A trainer has claimed the run directory since this object was made.
+  bool a_trainer_began() const;
   // A trainer's start, or `fetch`, holds the run directory while it fetches.
   bool a_start_fetches() const;
   // After SupersededError: claims the run directory, so that its trainer ends with 76 at its next look.
@@ -73,6 +76,7 @@ class MirrorRun {
 
   const MirrorRequest request_;
   const Duration home_wait_;
+  const AttemptNumber before_;  // the newest attempt when this began
   const std::function<void()> also_;
   SignalInbox inbox_;
   std::optional<SteadyTime> end_;  // after a signal

@@ -114,6 +114,15 @@ RestartDecision RestartPolicy::after(const LifeFacts& life) {
     }
   }
 
+  // A new attempt would take the run back from the standby. It is needed only if the machine lives on, and
+  // the standby does not.
+  if (life.handed_over) {
+    verdict.delay =
+        std::max(life.deadline_left.value_or(Duration::zero()), Duration::zero()) + options_.after_deadline;
+    verdict.text = what + ": a standby goes on with the run; started again in " +
+                   format_duration(verdict.delay) + " if none has by then";
+    return verdict;
+  }
   // On a machine that is about to end, a new attempt would only claim the run and hold the volume.
   const bool soon = life.deadline_left && *life.deadline_left < options_.near_deadline;
   if (soon && *life.deadline_left + options_.after_deadline > verdict.delay) {

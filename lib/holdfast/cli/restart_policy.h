@@ -35,6 +35,7 @@ struct LifeFacts {
   bool progress = false;       // a newer step was committed; or that is unknown, and it lived long
   bool stood_still = false;    // it was ended because its step did not move
   bool time_is_over = false;   // the run's own time: max_wall, its job
+  bool handed_over = false;    // to a standby, because this machine's end is announced
   std::string remark = {};     // why `ending` differs from what the command returned; empty: it does not
   std::optional<Duration> deadline_left = {};  // until the machine's end; negative: that has passed
 };

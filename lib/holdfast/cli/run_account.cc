@@ -11,6 +11,9 @@ namespace {
 
 constexpr Duration kDeadAfter = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
 
+// The reason of an end that was recorded for a standby (checkpoint/internal/outlook.h).
+constexpr char kHandedOver[] = "a standby goes on with the run";
+
 Ending exit_with(int code) { return {.exit_code = code}; }
 
 Ending exit_with(ExitCode code) { return exit_with(static_cast<int>(code)); }
@@ -29,6 +32,16 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news) {
   // On this machine the process itself can be asked; elsewhere only its signs of life count.
   if (is_here(word.claimant) && !is_running(word.claimant.process)) return false;
   return !news.silent_for || *news.silent_for < kDeadAfter;
+}
+
+Judgement judge_standby(const Ending& ending, const RunNews& news, bool has_home) {
+  const bool complete = has_home ? ending.code() == 0
+                                 : !news.attempts.empty() && news.attempts.front().state &&
+                                       news.attempts.front().state->phase == RunPhase::complete;
+  if (complete) return {.ending = {}, .remark = "the run is complete, and this standby is not needed"};
+  if (ending.code() != 0) return {.ending = ending};
+  return {.ending = exit_with(ExitCode::internal),
+          .remark = to_text(ending) + ", but it has claimed nothing, and the run is not complete"};
 }
 
 std::string to_text(const AttemptWord& word) {
@@ -97,19 +110,24 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     }
   }
   learn(news);
+  judged.handed_over =
+      std::any_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& word) {
+        return word.claimant.supervisor.starts_with(life_) && word.state &&
+               word.state->phase == RunPhase::interrupted && word.state->reason.ends_with(kHandedOver);
+      });
   const auto counts_as = [&](const Ending& other, const std::string& why) {
     judged.ending = other;
     judged.remark = to_text(ending) + ", but " + why;
   };
   if (const AttemptWord* const other = newer_attempt(news)) {
-    // An interrupted attempt that said so before its end has handed over, and a standby may be quick.
-    const bool handed_over =
+    // A standby may be quick once an attempt has said that it was interrupted.
+    const bool had_ended =
         ending.code() == static_cast<int>(ExitCode::interrupted) &&
         std::any_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& word) {
           return word.claimant.supervisor.starts_with(life_) && word.state &&
                  word.state->phase == RunPhase::interrupted;
         });
-    if (!handed_over && ending.code() != static_cast<int>(ExitCode::superseded)) {
+    if (!had_ended && ending.code() != static_cast<int>(ExitCode::superseded)) {
       counts_as(exit_with(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }
     return judged;

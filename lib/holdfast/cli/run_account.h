@@ -21,10 +21,11 @@
 namespace holdfast { inline namespace v0_2 {
 
 struct Judgement {
-  Ending ending = {};       // 75 for a 0 of an interrupted run, 76 if another attempt trains, …
-  std::string remark = {};  // why it differs from the command's ending; empty: it does not
-  bool progress = false;    // an attempt of this life has committed a newer step
-  bool complete = false;    // exit 0, and an attempt of this supervisor says that it is complete
+  Ending ending = {};        // 75 for a 0 of an interrupted run, 76 if another attempt trains, …
+  std::string remark = {};   // why it differs from the command's ending; empty: it does not
+  bool progress = false;     // an attempt of this life has committed a newer step
+  bool complete = false;     // exit 0, and an attempt of this supervisor says that it is complete
+  bool handed_over = false;  // before an announced end, to a standby
 };
 
 class SupervisedRun {
@@ -59,6 +60,9 @@ class SupervisedRun {
   std::int64_t durable_step_ = -1;
 };
 
+// Of a standby's command, which has claimed nothing. Other attempts may come and go meanwhile. With a HOME,
+// which only the command has asked, its 0 is believed.
+Judgement judge_standby(const Ending& ending, const RunNews& news, bool has_home);
 // True if its process may still train: it has not recorded its end, is not known to be dead, and gave a sign
 // of life in the last ten minutes.
 bool may_be_alive(const AttemptWord& word, const RunNews& news);

@@ -33,9 +33,6 @@ int run_supervise(const SuperviseRequest& options) {
                        ": at least 30s, because a trainer that lives gives a sign every 10 s only");
     }
   }
-  if (options.standby && !options.mirror.empty()) {
-    throw UsageError("--standby with --mirror is not possible: give the directory that both machines share");
-  }
   if (options.mirror.empty()) return run_apart([&] { return Supervisor(options).run(); });
   if (options.directory.empty()) {
     throw UsageError("--mirror needs --directory: the run directory whose checkpoints go home");
@@ -47,6 +44,7 @@ int run_supervise(const SuperviseRequest& options) {
                         .home_mount = options.home_mount,
                         .limit = options.mirror_limit,
                         .supervised = true,
+                        .standby = options.standby,
                         .home_wait = options.home_wait});
   return run_apart([&] { return Supervisor(options, &mirror).run(); },
                    [&](pid_t who) { return mirror.lives_after(who); });
@@ -163,12 +161,12 @@ void add_standby_options(CLI::App& command, SuperviseRequest& request) {
   command.add_flag("--standby", request.standby,
                    "be ready to go on with a run that another machine holds: start COMMAND now, and let its "
                    "resume() read ahead and wait. It claims nothing until the holder has ended as "
-                   "interrupted or has given up. Needs --directory, shared with the holder "
-                   "(docs/standby.md)");
+                   "interrupted or has given up. Needs --directory, shared with the holder; or on a disk of "
+                   "its own, with the holder's --mirror (docs/standby.md)");
   command
       .add_option("--takeover-after", request.takeover_after,
                   "with --standby: also take over from a holder that has given no sign for this long, at "
-                  "least 30s. Default: never; `holdfast takeover DIR` tells a standby that the holder is "
+                  "least 30s. Default: never; `holdfast takeover` tells a standby that the holder is "
                   "gone")
       ->type_name("TIME");
 }

@@ -98,7 +98,8 @@ int Supervisor::run() {
   }
   if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
   for (;; before = news()) {
-    if (const auto refused = prepare()) return *refused;
+    // A standby's trainer claims HOME by itself, when the run is free.
+    if (const auto refused = stands_by_ ? std::nullopt : prepare()) return *refused;
     account_.begin(before);
     const SteadyTime began = Clock::real().now();
     // The beginning in uptime as well, because a machine's wall clock may be set.
@@ -129,6 +130,7 @@ int Supervisor::run() {
                                                    .progress = life.progress,
                                                    .stood_still = !attended.stood_still.empty(),
                                                    .time_is_over = time_is_over(after),
+                                                   .handed_over = life.handed_over,
                                                    .remark = life.remark,
                                                    .deadline_left = time_left(after)});
     log_info(verdict.text);
@@ -139,7 +141,7 @@ int Supervisor::run() {
       bring_home();
       return life.ending.code();
     }
-    pause(child, verdict.delay);
+    pause(child, verdict.delay, life.handed_over);
     // Another machine may have claimed the run during the delay.
     const RunNews now = news();
     if (asked_to_stop_) {
@@ -191,24 +193,9 @@ bool Supervisor::answered(const Lookup<RunNews>& looking) {
 
 // Without a directory it takes the command's exit code as it is, and a long life as progress.
 Judgement Supervisor::judge(const Ending& ending, const RunNews& after, SteadyTime began) {
-  if (stands_by_) return judge_standby(ending, after);
+  if (stands_by_) return judge_standby(ending, after, mirror_ != nullptr);
   if (!options_.directory.empty()) return account_.end(ending, after);
   return {.ending = ending, .progress = Clock::real().now() - began >= kLongLife};
-}
-
-// Of a command that has claimed nothing. Other attempts may come and go meanwhile.
-Judgement Supervisor::judge_standby(const Ending& ending, const RunNews& after) const {
-  Judgement judged{.ending = ending};
-  const bool complete = !after.attempts.empty() && after.attempts.front().state &&
-                        after.attempts.front().state->phase == RunPhase::complete;
-  if (complete) {
-    judged.ending = {};
-    judged.remark = "the run is complete, and this standby is not needed";
-  } else if (ending.code() == 0) {
-    judged.ending = {.exit_code = kFailed};
-    judged.remark = to_text(ending) + ", but it has claimed nothing, and the run is not complete";
-  }
-  return judged;
 }
 
 // Keeps an earlier deadline: a life that was too short to get the notice again does not withdraw it.
@@ -357,11 +344,19 @@ bool Supervisor::end_orphan(const ProcessIdentity& trainer, const std::string& a
 }
 
 // Processes that the last command left behind may end meanwhile, and must be reaped.
-void Supervisor::pause(AttendedChild& last, Duration delay) {
+// Ends early if it waits for a standby to take over, and one has.
+void Supervisor::pause(AttendedChild& last, Duration delay, bool for_standby) {
   const SteadyTime end = Clock::real().now() + delay;
+  SteadyTime look = Clock::real().now() + kLookAtSteps;
   while (!asked_to_stop_ && Clock::real().now() < end) {
     heard(inbox_.wait(std::min<Duration>(end - Clock::real().now(), 1s)), &last);
     last.ended();
+    // answer() takes in the message that another machine has claimed HOME.
+    if (mirror_ != nullptr && !mirror_->answer() && !mirror_->superseded_by().empty()) return;
+    if (!for_standby || Clock::real().now() < look) continue;
+    look = Clock::real().now() + kLookAtSteps;
+    const RunNews now = news();
+    if (account_.newer_attempt(now) != nullptr) return;
   }
 }
 

@@ -66,7 +66,6 @@ class Supervisor {
   RunNews news();
   bool answered(const Lookup<RunNews>& looking);
   Judgement judge(const Ending& ending, const RunNews& after, SteadyTime began);
-  Judgement judge_standby(const Ending& ending, const RunNews& after) const;
   std::optional<Duration> time_left(const RunNews& after);
   bool time_is_over(const RunNews& after) const;
   bool heard(const std::optional<int>& signal, const AttendedChild* child);
@@ -75,7 +74,7 @@ class Supervisor {
   std::optional<Stall> look_for_stall();
   bool clear(AttendedChild& child);
   bool end_orphan(const ProcessIdentity& trainer, const std::string& attempt);
-  void pause(AttendedChild& last, Duration delay);
+  void pause(AttendedChild& last, Duration delay, bool for_standby);
 
   std::optional<int> prepare();
   int bring_home();

@@ -5,7 +5,9 @@
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/aligned_blocks.h"
 #include "holdfast/store/attempt.h"
+#include "holdfast/store/claim.h"
 #include "holdfast/store/recovery.h"
+#include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -42,6 +44,26 @@ AttemptNumber DirectoryHome::claim(AttemptNumber least) {
   // well.
   if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, least);
   return store_.claim(kClaimedByMirror, 0, least);
+}
+
+bool DirectoryHome::is_of_this_process() const {
+  const auto run = open();
+  const Claimant newest = run ? newest_claimant(*run) : Claimant{};
+  return is_here(newest) && newest.process.pid == own_process().pid;
+}
+
+AttemptNumber DirectoryHome::claim_after(AttemptNumber after) {
+  const AttemptNumber highest = this->highest();
+  // Less than `after`: a volume that is gone, or a claim that was taken back.
+  if (highest != after && !(highest == unsure_ && is_of_this_process())) return 0;
+  unsure_ = highest + 1;
+  try {
+    return store_.claim(kClaimedByMirror, highest + 1);
+  } catch (const RefusedError&) {
+    unsure_ = 0;
+    if (this->highest() <= highest) throw;
+    return 0;
+  }
 }
 
 // From now on no older owner can add a file: what it has not renamed yet is gone. So a list after the claim
@@ -145,6 +167,24 @@ void DirectoryHome::read(const HomeFile& wanted, const ByteSink& sink) {
   if (!file) throw IoError("open", name_ + "/" + name, ENOENT);
   AlignedBlock block;
   read_blocks(*file, wanted.bytes, block, sink);
+}
+
+std::unique_ptr<Directory> DirectoryHome::attempts() const {
+  const auto run = open();
+  return run ? run->open_directory(kAttemptsDirectory, false) : nullptr;
+}
+
+std::optional<std::string> DirectoryHome::note(const std::string& name) {
+  const auto folder = attempts();
+  return folder ? read_note(*folder, name) : std::nullopt;
+}
+
+void DirectoryHome::put_note(const std::string& name, const std::string& text) {
+  if (const auto folder = attempts()) write_note(*folder, name, text);
+}
+
+void DirectoryHome::remove_note(const std::string& name) {
+  if (const auto folder = attempts()) folder->unlink(name);
 }
 
 }}  // namespace holdfast::v0_2

@@ -22,15 +22,21 @@ class DirectoryHome final : public Home {
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
+  AttemptNumber claim_after(AttemptNumber after) override;
   void check_not_superseded() override { store_.check_claim(); }
   std::vector<HomeFile> list() override;
   void put(const MirrorSource& source) override;
   bool holds(const MirrorSource& source) override;
   void retire(const MirrorSource& newest) override;
   void read(const HomeFile& file, const ByteSink& sink) override;
+  std::optional<std::string> note(const std::string& name) override;
+  void put_note(const std::string& name, const std::string& text) override;
+  void remove_note(const std::string& name) override;
 
  private:
   std::unique_ptr<Directory> open() const;
+  std::unique_ptr<Directory> attempts() const;
+  bool is_of_this_process() const;  // the highest claim
   void sweep(Directory& run);
   void commit(const MirrorSource& source);
   void set_aside_if_damaged(const MirrorSource& source);
@@ -40,6 +46,7 @@ class DirectoryHome final : public Home {
   Verifier& verifier_;
   Pace& pace_;
   CheckpointStore store_;
+  AttemptNumber unsure_ = 0;  // the number of a claim_after() that failed: it may lie there
   bool recovered_ = false;
   bool swept_ = false;
 };

@@ -74,6 +74,10 @@ class Home {
   // Claims a number that is higher than all there, and `least` at least. Claims are durable on return. May be
   // called again, for another life of the trainer.
   virtual AttemptNumber claim(AttemptNumber least) = 0;
+  // For a standby. Claims a number above `after`, the highest that it has seen. 0: another machine has
+  // claimed one meanwhile, or may just do so; nothing of this call stays. If it throws, call it again with
+  // the same `after`: a claim may lie there, and counts as this object's.
+  virtual AttemptNumber claim_after(AttemptNumber after) = 0;
   virtual void check_not_superseded() = 0;
   // Checkpoints there, newest first. Names alone: a file may be incomplete.
   virtual std::vector<HomeFile> list() = 0;
@@ -89,6 +93,13 @@ class Home {
   // Deletes what retention does not keep, after put() or holds() of `newest`.
   virtual void retire(const MirrorSource& newest) = 0;
   virtual void read(const HomeFile& file, const ByteSink& sink) = 0;
+  // Each question is a request that may cost money, and starts a program: ask seldom.
+  virtual bool is_store() const { return false; }
+  // Small texts in `attempts` (home_notes.h); at most 4096 bytes. nullopt: there is none.
+  virtual std::optional<std::string> note(const std::string& name) = 0;
+  // A directory where nobody has ever claimed takes no note.
+  virtual void put_note(const std::string& name, const std::string& text) = 0;
+  virtual void remove_note(const std::string& name) = 0;
 };
 
 struct HomeOptions {

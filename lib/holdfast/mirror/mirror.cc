@@ -29,6 +29,8 @@ constexpr std::size_t kLeastHome = 2;
 constexpr std::size_t kRemembered = 16;
 // The slowest of these counts as the way home. A few, so that one slow copy is forgotten in time.
 constexpr std::size_t kCopiesMeasured = 5;
+// A run that is home ends without its standby's having heard of it, rather than wait for ever.
+constexpr int kNotesTried = 5;
 
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
 // Does nothing in a file system of a test.
@@ -54,7 +56,12 @@ class Held {
 }  // namespace
 
 Mirror::Mirror(FileSystem& file_system, Verifier& verifier, Home& home, MirrorOptions options, Pace& pace)
-    : file_system_(file_system), verifier_(verifier), home_(home), options_(std::move(options)), pace_(pace) {
+    : file_system_(file_system),
+      verifier_(verifier),
+      home_(home),
+      options_(std::move(options)),
+      pace_(pace),
+      notes_(home) {
   record_.home = home.name();
 }
 
@@ -116,9 +123,41 @@ bool Mirror::turn() {
     if (!lineage) lineage = Lineage{.own = found.id.attempt, .ancestry = homes_.at(found.id).ancestry};
     if (++home == kLeastHome) break;
   }
-  newest_is_home_ = true;
   save_record(*run);
+  // An end that is told now is true of HOME: all that is durable here is there.
+  newest_is_home_ = exchange(*run, true) || notes_failed_ >= kNotesTried;
   return false;
+}
+
+HolderNotes::News Mirror::news(bool all_home) const {
+  return {.covers = record_.claims.empty() ? 0 : record_.claims.back(),
+          .awaits = awaits_,
+          .all_home = all_home,
+          .urgent = finishing_ || (options_.end_is_announced && options_.end_is_announced())};
+}
+
+void Mirror::exchange_notes() {
+  if (!claimed_ || options_.once || exchanging_ || record_.superseded) return;
+  if (!notes_.due(news(false), pace_.clock().now())) return;
+  if (const auto run = file_system_.open_directory(options_.directory, false)) exchange(*run, false);
+}
+
+// False if HOME did not take them. Copies matter more, so that is no failure of the mirror.
+bool Mirror::exchange(Directory& run, bool all_home) {
+  if (!claimed_ || options_.once || std::exchange(exchanging_, true)) return true;
+  struct Done {
+    bool& flag;
+    ~Done() { flag = false; }
+  } const done{exchanging_};
+  try {
+    notes_.exchange(run, news(all_home), pace_.clock());
+    notes_failed_ = 0;
+    return true;
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::io_failed) throw;
+    if (notes_failed_++ == 0) log_warning("{}; a standby would not hear from this run now", error.what());
+    return false;
+  }
 }
 
 std::vector<Mirror::Found> Mirror::candidates(const Directory& run) {

@@ -12,6 +12,7 @@
 // Exceptions of Pace pass through. Threads: one.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "holdfast/mirror/home.h"
+#include "holdfast/mirror/home_notes.h"
 #include "holdfast/mirror/home_record.h"
 #include "holdfast/mirror/pace.h"
 
@@ -32,6 +34,7 @@ struct MirrorOptions {
   bool once = false;                     // end when its newest checkpoints are home
   // Called before each look at HOME, once there is a checkpoint. AnotherMirror ends run().
   std::function<void()> before_work = {};
+  std::function<bool()> end_is_announced = {};  // of this machine; false if it is not set
 };
 
 class Mirror {
@@ -48,12 +51,19 @@ class Mirror {
   const HomeRecord& record() const { return record_; }
   // Numbers that prepare_start_or_go_alone() has claimed with the same Home.
   void add_claims(const std::vector<AttemptNumber>& claims);
+  // A start has claimed that number for a trainer to come, so older attempts say nothing about the run.
+  void await_trainer(AttemptNumber attempt) { awaits_ = attempt; }
+  // Also while a copy is under way: looks for a standby, and says to it that the run lives (home_notes.h).
+  void exchange_notes();
   // After SupersededError: the newer claim in HOME is that of a start in this very run directory.
   bool goes_on_here() const;
   // prepare_start_or_go_alone() has let this attempt begin without a claim.
   void go_alone(AttemptNumber attempt) { record_.go_alone(attempt); }
   // Numbers that an earlier process has claimed for this run directory.
-  void add_earlier_claim(AttemptNumber claim) { record_.add(claim); }
+  void add_earlier_claim(AttemptNumber claim) {
+    record_.add(claim);
+    awaits_ = std::max(awaits_, claim);
+  }
 
  private:
   struct Found {
@@ -78,6 +88,8 @@ class Mirror {
   void save_record(Directory& run);
   void publish_record();
   void failed(const std::string& why);
+  bool exchange(Directory& run, bool all_home);
+  HolderNotes::News news(bool all_home) const;
   void recovered();
 
   FileSystem& file_system_;
@@ -85,6 +97,10 @@ class Mirror {
   Home& home_;
   const MirrorOptions options_;
   Pace& pace_;
+  HolderNotes notes_;
+  AttemptNumber awaits_ = 0;  // the trainer of the last start
+  bool exchanging_ = false;
+  int notes_failed_ = 0;  // in a row
   HomeRecord record_;
   std::string saved_;  // the record as it was written last, without its time
   bool read_record_ = false;

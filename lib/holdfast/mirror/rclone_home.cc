@@ -250,6 +250,7 @@ bool RcloneHome::take(AttemptNumber number, const std::string& claim) {
   if (tried_.contains(owner)) return true;
   log_debug("{}: attempt {} is taken, by {}", name_, number, owner);
   taken_ = number;
+  taken_at_ = pace_.clock().now();
   return false;
 }
 
@@ -265,6 +266,7 @@ void RcloneHome::forget_old_claims(const std::vector<Claim>& all) {
     if (!entry.path.starts_with(folder)) continue;
     const std::string name = entry.path.substr(folder.size());
     if (const auto number = parse_claim_name(name)) add(*number, name);  // what take() wrote
+    if (const auto number = parse_holder_name(name)) add(*number, name);
   }
   for (const std::string& name : old) {
     if (!remove(name).ok()) return;  // the next start tries again

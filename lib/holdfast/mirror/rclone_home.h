@@ -35,6 +35,7 @@ class RcloneHome final : public Home {
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
+  AttemptNumber claim_after(AttemptNumber after) override;
   void check_not_superseded() override { check_claims(Listing::anew); }
   std::vector<HomeFile> list() override;
   std::vector<HomeFile> starts() override;
@@ -43,6 +44,10 @@ class RcloneHome final : public Home {
   bool holds(const MirrorSource& source) override;
   void retire(const MirrorSource& newest) override;
   void read(const HomeFile& file, const ByteSink& sink) override;
+  bool is_store() const override { return true; }
+  std::optional<std::string> note(const std::string& name) override;
+  void put_note(const std::string& name, const std::string& text) override;
+  void remove_note(const std::string& name) override;
 
  private:
   struct Claim {
@@ -78,6 +83,7 @@ class RcloneHome final : public Home {
   std::string own_name_;
   std::optional<bool> sends_conditions_;
   AttemptNumber taken_ = 0;      // by another machine, which may not have claimed it yet
+  SteadyTime taken_at_{};        // when this machine saw that
   std::set<std::string> tried_;  // names of all own claims, lost and unconfirmed ones too
   std::vector<RcloneEntry> listed_;
   std::optional<SteadyTime> listed_at_;  // nullopt: something was written since

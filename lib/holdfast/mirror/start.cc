@@ -54,12 +54,14 @@ class Start {
                 .mount = checks.mount,
                 .only_ours = checks.only_ours},
                verifier),
+        claimed_(checks.claimed),
         claims_(claims) {}
 
   PreparedStart prepare() {
     read_record();
+    if (claimed_ != 0) use_claim(claimed_);
     // Above the attempts of both places, so that the trainer can claim the same number here.
-    claim_home(here() + 1);
+    if (prepared_.attempt <= here()) claim_home(here() + 1);
     // After the claim: from now on no other machine brings one home.
     if (others_went_on()) give_way();
     find_newest_here();
@@ -84,6 +86,25 @@ class Start {
     return std::move(prepared_);
   }
 
+  // By names alone: a start verifies what it begins from.
+  void fetch_ahead() {
+    std::optional<FileId> newest;
+    if (const auto run = file_system_.open_directory(directory_, false)) {
+      const std::vector<Candidate> found = candidates_in(*run);
+      if (!found.empty()) newest = found.front().id;
+    }
+    for (const HomeFile& file : home_.list()) {
+      if (newest && file.id <= *newest) return;
+      const std::string name = checkpoint_name(file.id);
+      const auto& skipped = prepared_.skipped;
+      if (std::any_of(skipped.begin(), skipped.end(), [&](const Skipped& bad) { return bad.name == name; }))
+        continue;
+      if (!fetch(file)) continue;
+      store_.apply_retention();
+      return;
+    }
+  }
+
   PreparedStart go_alone() {
     find_newest_here();
     if (!prepared_.newest) return std::move(prepared_);
@@ -103,10 +124,12 @@ class Start {
     return run ? highest_attempt(*run) : 0;
   }
 
-  void claim_home(AttemptNumber least) {
-    prepared_.attempt = home_.claim(least);
-    prepared_.claims.push_back(prepared_.attempt);
-    claims_.push_back(prepared_.attempt);
+  void claim_home(AttemptNumber least) { use_claim(home_.claim(least)); }
+
+  void use_claim(AttemptNumber number) {
+    prepared_.attempt = number;
+    prepared_.claims.push_back(number);
+    claims_.push_back(number);
   }
 
   // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A
@@ -165,9 +188,10 @@ class Start {
   // The number below the one that the trainer is to claim.
   void claim_here() {
     if (store_.attempt() != 0) return;
-    const AttemptNumber own = store_.claim(kClaimedByMirror, 0, prepared_.attempt - 1);
+    const AttemptNumber won = prepared_.attempt;  // 0: nothing is claimed in HOME
+    const AttemptNumber own = store_.claim(kClaimedByMirror, 0, won == 0 ? 0 : won - 1);
     // Somebody has taken that number here meanwhile, so HOME must be above it again.
-    if (own >= prepared_.attempt) claim_home(own + 1);
+    if (won != 0 && own >= won) claim_home(own + 1);
   }
 
   // False: the file is damaged, or gone.
@@ -223,6 +247,7 @@ class Start {
   Home& home_;
   Pace& pace_;
   CheckpointStore store_;
+  const AttemptNumber claimed_;
   PreparedStart prepared_;
   HomeRecord record_;
   std::vector<AttemptNumber>& claims_;  // of all tries
@@ -248,7 +273,7 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
       return internal::try_start(file_system, verifier, directory, home, pace, checks, claims);
     } catch (const Error& error) {
       // A refusal and a newer owner stay as they are, however long a start waits. There may be memory again.
-      if (error.exit_code() != ExitCode::io_failed && !is_about_memory(error)) throw;
+      if (checks.claimed != 0 || (error.exit_code() != ExitCode::io_failed && !is_about_memory(error))) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
         PreparedStart start = Start(file_system, verifier, directory, home, pace, checks, claims).go_alone();
@@ -270,5 +295,21 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
     pace.wait(delay);
   }
 }
+
+struct FetchAhead::Parts {
+  Parts(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
+        Pace& pace, const StartChecks& checks)
+      : start(file_system, verifier, directory, home, pace, checks, claims) {}
+  std::vector<AttemptNumber> claims;  // stays empty
+  Start start;
+};
+
+FetchAhead::FetchAhead(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory,
+                       Home& home, Pace& pace, const StartChecks& checks)
+    : parts_(std::make_unique<Parts>(file_system, verifier, directory, home, pace, checks)) {}
+
+FetchAhead::~FetchAhead() = default;
+
+void FetchAhead::fetch() { parts_->start.fetch_ahead(); }
 
 }}  // namespace holdfast::v0_2

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct PreparedStart {
 struct StartChecks {
   std::filesystem::path mount = {};
   bool only_ours = false;
+  // Of a standby: its Home has claimed this number already (Home::claim_after). Then one try is made, and
+  // never alone: the standby looks at HOME itself. 0: none.
+  AttemptNumber claimed = 0;
 };
 
 // Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one it
@@ -43,5 +47,23 @@ struct StartChecks {
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
                                         Duration patience, const StartChecks& checks = {});
+
+// For a standby: brings the newest checkpoint of HOME into the run directory, and claims nothing in HOME. The
+// claim that writing needs in the run directory is made once for each object.
+// Errors: as above. Threads: one.
+class FetchAhead {
+ public:
+  // All references outlive this object.
+  FetchAhead(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
+             Pace& pace, const StartChecks& checks);
+  ~FetchAhead();
+  FetchAhead(const FetchAhead&) = delete;
+  FetchAhead& operator=(const FetchAhead&) = delete;
+  void fetch();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 }}  // namespace holdfast::v0_2

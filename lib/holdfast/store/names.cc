@@ -12,6 +12,7 @@ constexpr std::string_view kTemporaryPrefix = "tmp-a";
 constexpr std::string_view kStateExtension = ".state.json";
 constexpr std::string_view kProgressExtension = ".progress.json";
 constexpr std::string_view kStallExtension = ".stall.txt";
+constexpr std::string_view kHolderExtension = ".holder.json";
 constexpr std::string_view kLedgerPrefix = "ledger-a";
 constexpr std::string_view kLedgerExtension = ".jsonl";
 constexpr std::size_t kStepDigits = 12;  // least numbers of digits, so that `ls` sorts names by number
@@ -88,6 +89,10 @@ std::string stall_name(AttemptNumber attempt) {
   return std::to_string(attempt) + std::string(kStallExtension);
 }
 
+std::string holder_name(AttemptNumber attempt) {
+  return std::to_string(attempt) + std::string(kHolderExtension);
+}
+
 std::optional<FileId> parse_checkpoint_name(std::string_view name) {
   if (!take(name, kStepPrefix)) return std::nullopt;
   const auto step = take_number(name, kStepDigits);
@@ -131,6 +136,10 @@ std::optional<AttemptNumber> parse_progress_name(std::string_view name) {
 
 std::optional<AttemptNumber> parse_stall_name(std::string_view name) {
   return take_end(name, kStallExtension) ? parse_claim_name(name) : std::nullopt;
+}
+
+std::optional<AttemptNumber> parse_holder_name(std::string_view name) {
+  return take_end(name, kHolderExtension) ? parse_claim_name(name) : std::nullopt;
 }
 
 std::optional<AttemptNumber> parse_ledger_name(std::string_view name) {

@@ -3,7 +3,7 @@
 //   step-000000001200-a0003.h5[.damaged]  a checkpoint: step 1200 of attempt 3 [set aside; also .damaged-2 …]
 //   tmp-a0003-…                           a temporary file of attempt 3; never read by recovery
 //   ledger-a0003.jsonl, RUN_STATE.json    for people and wrappers
-//   HOME_STATE.json, standby.json         what a mirror and a standby say; decide nothing. kernels/ neither
+//   {HOME_STATE,standby}.json, attempts/3.holder.json, kernels/   for mirrors, standbys, GPUs; decide nothing
 //   attempts/3, attempts/3.state.json     the claim of attempt 3, and its state
 //   attempts/3.{progress.json,stall.txt}  what attempt 3 does now, and where it hung; decide nothing
 // Numbers are padded, not cut, and compared as numbers; both have at most 18 digits, and attempts begin at 1.
@@ -30,7 +30,7 @@ inline constexpr char kRunStateName[] = "RUN_STATE.json";
 inline constexpr char kHomeStateName[] = "HOME_STATE.json";
 inline constexpr char kHomeStateNewName[] = "HOME_STATE.json.new";  // before its rename
 inline constexpr char kStandbyName[] = "standby.json";
-inline constexpr char kStandbyNewName[] = "standby.json.new";  // before its rename
+inline constexpr char kNewNoteEnding[] = ".new";        // of a small text, before its rename
 inline constexpr char kKernelsDirectory[] = "kernels";  // compiled GPU kernels (kernels/kernel_cache.h)
 inline constexpr std::uint64_t kHighestNumber = 999'999'999'999'999'999;
 
@@ -53,6 +53,7 @@ HOLDFAST_EXPORT std::string claim_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string state_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string progress_name(AttemptNumber attempt);
 HOLDFAST_EXPORT std::string stall_name(AttemptNumber attempt);
+HOLDFAST_EXPORT std::string holder_name(AttemptNumber attempt);
 
 HOLDFAST_EXPORT std::optional<FileId> parse_checkpoint_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<FileId> parse_damaged_name(std::string_view name);
@@ -61,6 +62,7 @@ HOLDFAST_EXPORT std::optional<AttemptNumber> parse_claim_name(std::string_view n
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_state_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_progress_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_stall_name(std::string_view name);
+HOLDFAST_EXPORT std::optional<AttemptNumber> parse_holder_name(std::string_view name);
 HOLDFAST_EXPORT std::optional<AttemptNumber> parse_ledger_name(std::string_view name);
 
 // True for every `step-…`, even if malformed: it shows that checkpoints are, or were, kept here.

@@ -28,23 +28,29 @@ std::optional<StandbySign> standby_sign_from_json(const std::string& text) {
 }
 
 std::optional<StandbySign> read_standby_sign(Directory& run_directory) {
-  const auto text = internal::read_small(run_directory, kStandbyName, internal::kLongestRecord);
+  auto text = read_note(run_directory, kStandbyName);
+  if (!text) {  // of a standby for this HOME
+    const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
+    if (attempts) text = read_note(*attempts, kStandbyName);
+  }
   return text ? standby_sign_from_json(*text) : std::nullopt;
 }
 
-void write_standby_sign(Directory& run_directory, const StandbySign& sign) {
-  const std::string text = to_json(sign);
-  auto file = run_directory.open(kStandbyNewName, OpenMode::create);
-  if (!file) {  // of a standby that was killed, or of another one: the next round writes again
-    run_directory.unlink(kStandbyNewName);
-    file = run_directory.open(kStandbyNewName, OpenMode::create);
+std::optional<std::string> read_note(Directory& directory, const std::string& name) {
+  return internal::read_small(directory, name, internal::kLongestRecord);
+}
+
+void write_note(Directory& directory, const std::string& name, const std::string& text) {
+  const std::string made = name + kNewNoteEnding;
+  auto file = directory.open(made, OpenMode::create);
+  if (!file) {  // of a process that was killed, or of another one: the next round writes again
+    directory.unlink(made);
+    file = directory.open(made, OpenMode::create);
     if (!file) return;
   }
   file->write_at(std::as_bytes(std::span(text)), 0);
   file->close();
-  run_directory.rename_over(kStandbyNewName, kStandbyName);
+  directory.rename_over(made, name);
 }
-
-void remove_standby_sign(Directory& run_directory) { run_directory.unlink(kStandbyName); }
 
 }}  // namespace holdfast::v0_2

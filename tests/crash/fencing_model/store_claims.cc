@@ -233,7 +233,9 @@ void Search::send_claim(World world, int machine, StoreViolation violation, cons
   for (int file = 0; rule_.counts_files && file < kFiles; ++file) {
     if (is_there(world, file)) highest = std::max(highest, number_of(world, file));
   }
-  if (rule_.next_try_passes_taken_number) highest = std::max<int>(highest, own.taken);
+  const bool passes =
+      is_standby(machine) ? rule_.standby_passes_taken_number : rule_.next_try_passes_taken_number;
+  if (passes) highest = std::max<int>(highest, own.taken);
   if (own.tries == 0 || rule_.next_try_takes_next_number) {
     own.number = static_cast<std::uint8_t>(highest + 1);
   }

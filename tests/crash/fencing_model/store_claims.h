@@ -48,8 +48,9 @@ struct StoreRule {
   bool next_try_passes_taken_number = true;
   bool write_decides = false;  // a write that the store accepted wins, without a list
   // Of a standby. Without a look, its next try takes the next number, as that of a machine that just starts.
-  bool waits_for_an_end = true;            // of the machine whose mark is the highest
-  bool looks_again = true;                 // after a lost claim
+  bool waits_for_an_end = true;  // of the machine whose mark is the highest
+  bool looks_again = true;       // after a lost claim
+  bool standby_passes_taken_number = true;
   bool fetches_after_the_wait = true;      // otherwise it begins with what it read while it waited
   bool records_end_after_the_copy = true;  // otherwise its last copy may still be on the way
   // Not of the rule, but of the store.

@@ -137,6 +137,12 @@ INSTANTIATE_TEST_SUITE_P(
         StoreVariant{"TheFetchAfterTheWait", {.fetches_after_the_wait = false}, StoreViolation::older, 2, 1},
         StoreVariant{
             "TheCopyBeforeTheEnd", {.records_end_after_the_copy = false}, StoreViolation::older, 2, 1},
+        // Of a machine that died between its number and its claim.
+        StoreVariant{"PassingANumberThatIsTaken",
+                     {.conditional = 2, .standby_passes_taken_number = false},
+                     StoreViolation::stuck,
+                     2,
+                     1},
         // The loser of two ends the winner.
         StoreVariant{"LookingAgain", {.looks_again = false}, StoreViolation::early, 3, 2},
         StoreVariant{

@@ -118,6 +118,18 @@ TEST(RestartPolicy, WaitsForAMinuteAfterADeadline) {
   EXPECT_EQ(policy.after(life).delay, 1s) << "there is time to train";
 }
 
+// It would take the run back, however far away the end is.
+TEST(RestartPolicy, LeavesARunThatWasHandedOverUntilTheEndHasPassed) {
+  RestartPolicy policy;
+  LifeFacts life = interrupted(true);
+  life.handed_over = true;
+  life.deadline_left = 11min;
+  EXPECT_EQ(policy.after(life).delay, 12min);
+  EXPECT_THAT(policy.after(life).text, HasSubstr("a standby goes on with the run"));
+  life.deadline_left = -1h;
+  EXPECT_EQ(policy.after(life).delay, 1min);
+}
+
 LedgerText ledger() { return LedgerText(1, 40, 0, 1000, 1, "b"); }
 
 std::string deadline(const char* source, int left_ms) {

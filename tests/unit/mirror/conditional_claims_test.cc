@@ -181,6 +181,75 @@ TEST_F(ConditionalClaims, OldNumbersAreForgottenWithTheirClaims) {
   EXPECT_TRUE(is_there("101"));
 }
 
+// A claim of a standby. The rival's number lies there: its claim may be on the way. Once that is long ago, the
+// rival has died in between, and the number is passed.
+TEST_F(ConditionalClaims, AStandbyPassesANumberWhoseClaimNeverCame) {
+  lies("1.00000000000000aa", "");
+  lies("2", "2.00000000000000aa");
+  const auto home = open();
+  EXPECT_EQ(home->claim_after(1), 0U);
+  EXPECT_EQ(home->claim_after(1), 0U);
+  EXPECT_FALSE(is_there("3"));
+  clock_.advance(std::chrono::minutes(1));
+  EXPECT_EQ(home->claim_after(1), 3U);
+  EXPECT_NO_THROW(home->check_not_superseded());
+  // The rival stood still, and comes back: it loses against the list.
+  lies("2.00000000000000aa", "");
+  EXPECT_NO_THROW(home->check_not_superseded());
+}
+
+TEST_F(ConditionalClaims, AStandbyNeverClaimsBehindAnotherOne) {
+  lies("1.00000000000000aa", "");
+  lies("2", "2.00000000000000aa");
+  const auto home = open();
+  EXPECT_EQ(home->claim_after(1), 0U);
+  lies("2.00000000000000aa", "");
+  clock_.advance(std::chrono::minutes(1));
+  EXPECT_EQ(home->claim_after(1), 0U);
+  EXPECT_EQ(open()->claim_after(1), 0U) << "one that has just come";
+  EXPECT_FALSE(is_there("3"));
+  EXPECT_EQ(open()->claim_after(2), 3U);
+}
+
+// Every write succeeds. The rival's claim of the same number is found by the list, and nothing of the own one
+// stays: it would look like a machine that holds the run.
+TEST_F(ConditionalClaims, AStandbyThatLosesLeavesNoClaim) {
+  install("1.75.2",
+          "mkdir -p \"${there%/*}\"; [ $last != fake:bucket/run/attempts/2 ] || touch "
+          "\"$there.00000000000000aa\"");
+  lies("1.00000000000000aa", "");
+  EXPECT_EQ(open()->claim_after(1), 0U);
+  int left = 0;
+  for (const auto& entry : fs::directory_iterator(store() / "attempts")) {
+    left += parse_store_claim(entry.path().filename().native()) == 2U ? 1 : 0;
+  }
+  EXPECT_EQ(left, 1) << "the rival's";
+}
+
+// The claim of a standby fails at each call, with and without having arrived: called again, it wins.
+TEST_F(ConditionalClaims, AStandbysClaimThatSeemedToFailIsStillOwn) {
+  lies("1.00000000000000aa", "");
+  AttemptNumber after = 1;
+  for (int nth = 1; nth <= 6; ++nth) {
+    for (const char* const when : {"before", "after"}) {
+      const auto home = open();
+      AttemptNumber own = 0;
+      fault(nth, 5, when);
+      for (int tries = 0; own == 0 && tries < 3; ++tries) {
+        try {
+          own = home->claim_after(after);
+        } catch (const HomeError&) {
+          no_faults();
+        }
+      }
+      no_faults();
+      EXPECT_GT(own, after) << "call " << nth << ", " << when;
+      after = own;
+      EXPECT_NO_THROW(home->check_not_superseded());
+    }
+  }
+}
+
 // The conditional write fails at each call, with and without having arrived.
 TEST_F(ConditionalClaims, AClaimThatSeemedToFailIsStillOwn) {
   const auto home = open();

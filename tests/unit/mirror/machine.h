@@ -85,9 +85,9 @@ class Machine : public History {
                                              pace)),
         mirror(files, verifier, *home, {.directory = kDir, .once = true}, pace) {}
 
-  // Prepares a start, as supervise does.
-  PreparedStart prepare() {
-    PreparedStart start = prepare_start(files, verifier, kDir, *home, pace);
+  // Prepares a start, as supervise does; or as a standby does, which has claimed that number.
+  PreparedStart prepare(AttemptNumber claimed = 0) {
+    PreparedStart start = prepare_start(files, verifier, kDir, *home, pace, claimed);
     mirror.add_claims(start.claims);
     return start;
   }

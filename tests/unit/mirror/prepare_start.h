@@ -9,9 +9,9 @@
 namespace holdfast { inline namespace v0_2 {
 
 inline PreparedStart prepare_start(FileSystem& files, Verifier& verifier, const std::filesystem::path& run,
-                                   Home& home, Pace& pace) {
+                                   Home& home, Pace& pace, AttemptNumber claimed = 0) {
   std::vector<AttemptNumber> claims;
-  return internal::try_start(files, verifier, run, home, pace, {}, claims);
+  return internal::try_start(files, verifier, run, home, pace, {.claimed = claimed}, claims);
 }
 
 }}  // namespace holdfast::v0_2

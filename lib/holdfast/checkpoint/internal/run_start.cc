@@ -246,7 +246,7 @@ StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, StandbyWait
   finder.end_reading_ahead();
   for (;;) {
     const AttemptNumber only = standby.await();
-    wait.await_home();
+    if (!standby.stands_by()) wait.await_home();
     auto started = try_start(run, wait, finder, world_size, before_claim, only);
     if (started) return *std::move(started);
   }

@@ -20,6 +20,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
+constexpr Duration kAfterTrouble = std::chrono::seconds(2);
 constexpr Duration kHearStopEvery = std::chrono::milliseconds(25);
 
 std::int64_t since_1970(WallTime time) {
@@ -46,32 +47,40 @@ StandbyWait::StandbyWait(Run& run, StartFinder& finder)
       stands_by_(env_flag(kEnvStandby).value_or(false)),
       takeover_after_(env_duration(kEnvTakeoverAfter)) {}
 
-StandbyWait::~StandbyWait() {
-  if (reading_.valid()) run_.verifier.stop_reading();
+StandbyWait::~StandbyWait() { stop_reading(); }
+
+void StandbyWait::stop_reading() {
+  if (!reading_.valid()) return;
+  run_.verifier.stop_reading();
+  if (home_) home_->stop();
 }
 
 AttemptNumber StandbyWait::await() {
   if (!stands_by_) return 0;
   sign_ = {.host = host_name(), .pid = getpid(), .since_ms = since_1970(run_.clock.wall_now())};
   changed_ = run_.clock.now();
+  const std::string place = env_text(kEnvMirrorHome).value_or(run_.options.start.home);
+  if (!place.empty() && !home_) home_ = std::make_unique<StandbyHome>(run_, place);
   struct Withdrawal {
     StandbyWait& wait;
     ~Withdrawal() { wait.withdraw_sign(); }
   } const withdrawal{*this};
-  for (;; rest()) {
+  for (;; rest(troubled_ ? kAfterTrouble : kLookEvery)) {
     try {
       const View view = look();
       troubled_ = false;
       // Its own machine ends soon: a claim would only take the run from one that lives on.
       const bool ends = run_.outlook.announced().deadline().has_value();
-      if (is_free(view) && !ends) {
+      if ((!ends || holds_home()) && is_free(view)) {
         finish_reading();
-        return view.highest + 1;
+        if (!home_) return view.highest + 1;
+        if (take(view)) return 0;
       }
       say_for_whom(view);
       follow(view);
       if (!ends) renew_sign();
-    } catch (const IoError& error) {
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::io_failed) throw;
       if (!std::exchange(troubled_, true)) {
         log_warning("{}; this standby goes on waiting, and looks again", error.what());
       }
@@ -79,7 +88,24 @@ AttemptNumber StandbyWait::await() {
   }
 }
 
-StandbyWait::View StandbyWait::look() const {
+StandbyWait::View StandbyWait::look() { return home_ ? look_home() : look_here(); }
+
+StandbyWait::View StandbyWait::look_home() {
+  const HomeWord word = home_->look();
+  View view{.highest = word.highest, .word = {.attempt = word.highest, .state = word.holder}};
+  view.newest = word.newest;
+  view.trace = std::to_string(word.highest) + " " + word.newest;
+  if (word.holder) {
+    view.sign = parse_utc(word.holder->time);
+    view.trace += std::string(" ") + word_of(word.holder->phase) + " " + word.holder->time;
+  }
+  return view;
+}
+
+// Of a run with a HOME. False: another start was quicker.
+bool StandbyWait::take(const View& view) { return home_->claim(view.highest) && home_->prepare(); }
+
+StandbyWait::View StandbyWait::look_here() const {
   View view;
   const auto run = run_.file_system.open_directory(run_.options.directory, false);
   if (!run) return view;
@@ -103,7 +129,7 @@ StandbyWait::View StandbyWait::look() const {
 }
 
 bool StandbyWait::is_free(const View& view) {
-  if (is_lost(view)) return true;
+  if (holds_home() || is_lost(view)) return true;
   const auto& state = view.word.state;
   if (!state) return false;
   switch (state->phase) {
@@ -125,7 +151,9 @@ bool StandbyWait::is_free(const View& view) {
     case RunPhase::interrupted:
       break;
   }
-  log_info("{}; this standby takes over", attempt_text(*state));
+  if (std::exchange(taken_over_, state->attempt) != state->attempt) {
+    log_info("{}; this standby takes over", attempt_text(*state));
+  }
   return true;
 }
 
@@ -137,7 +165,11 @@ bool StandbyWait::is_lost(const View& view) {
     trace_ = view.trace;
     changed_ = now;
   }
-  if (!takeover_after_ || now - changed_ < *takeover_after_) return false;
+  if (!takeover_after_) return false;
+  const Duration words_take = home_ ? home_->words_take() : Duration::zero();
+  if (now - changed_ < *takeover_after_ + words_take) return false;
+  // An empty HOME may be one that is away.
+  if (home_ && view.highest == 0) return false;
   if (view.word.state && is_end(view.word.state->phase)) return false;
   log_warning("the run in {} has given no sign for {}; this standby takes over", run_.options.directory,
               format_duration(now - changed_));
@@ -152,6 +184,7 @@ void StandbyWait::follow(const View& view) {
   if (!run_.options.start.resume_from.empty()) return;
   tried_ = view.newest;
   reading_ = std::async(std::launch::async, [this, wanted = !checked_] {
+    if (home_) home_->fetch();
     ReadAhead read{.found = finder_.newest_here(), .start = {}};
     // At once, because retention may delete the file.
     if (wanted && read.found.newest) read.start = finder_.candidate(*finder_.open_store(), read.found);
@@ -171,13 +204,16 @@ void StandbyWait::take_in() {
     sign_.step = found.newest->step;
     renew_at_ = {};
     log_debug("standby: {} is at hand", found.newest->name);
-  } catch (const IoError& error) {  // retention has deleted it meanwhile: a newer one is there
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::io_failed) throw;
+    // Retention has deleted it meanwhile, or HOME is away.
     log_debug("standby: {}", error.what());
+    tried_.clear();
   }
 }
 
 // The start wants the same checkpoint. A second read beside this one would slow both down, and hold the state
-// twice.
+// twice. A fetch from HOME writes in the run directory, so it ends before a claim there.
 void StandbyWait::finish_reading() {
   while (reading_.valid()) {
     reading_.wait_for(kHearStopEvery);
@@ -189,17 +225,20 @@ void StandbyWait::finish_reading() {
 void StandbyWait::renew_sign() {
   const SteadyTime now = run_.clock.now();
   if (now < renew_at_) return;
-  const auto run = run_.file_system.open_directory(run_.options.directory, false);
-  if (!run) return;
   sign_.unix_ms = since_1970(run_.clock.wall_now());
-  write_standby_sign(*run, sign_);
-  renew_at_ = now + kStandbyRenews;
+  if (home_) home_->put_sign(sign_);
+  // With a HOME for `holdfast status` on this machine.
+  const auto run = run_.file_system.open_directory(run_.options.directory, false);
+  if (!run && !home_) return;
+  if (run) write_note(*run, kStandbyName, to_json(sign_));
+  renew_at_ = now + (home_ ? home_->renews() : kStandbyRenews);
 }
 
 void StandbyWait::withdraw_sign() noexcept {
+  if (home_) home_->leave();
   try {
     if (const auto run = run_.file_system.open_directory(run_.options.directory, false)) {
-      remove_standby_sign(*run);
+      run->unlink(kStandbyName);
     }
   } catch (const std::exception& error) {  // it gets old by itself
     log_debug("standby: {}", what_of(error));
@@ -224,8 +263,8 @@ void StandbyWait::say_for_whom(const View& view) {
            host.empty() ? "" : " (host " + host + ")", age);
 }
 
-void StandbyWait::rest() {
-  const SteadyTime end = run_.clock.now() + kLookEvery;
+void StandbyWait::rest(Duration time) {
+  const SteadyTime end = run_.clock.now() + time;
   do {
     hear_stop();
     run_.clock.sleep_for(kHearStopEvery);
@@ -234,8 +273,9 @@ void StandbyWait::rest() {
 
 void StandbyWait::hear_stop() {
   if (!run_.outlook.should_stop()) return;
-  run_.verifier.stop_reading();
-  throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was claimed",
+  stop_reading();
+  throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was " +
+                  (holds_home() ? "begun" : "claimed"),
               static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
 }
 

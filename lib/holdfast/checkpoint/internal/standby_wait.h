@@ -12,10 +12,12 @@
 #pragma once
 
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/standby_home.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
@@ -31,7 +33,8 @@ class StandbyWait {
   StandbyWait& operator=(const StandbyWait&) = delete;
 
   bool stands_by() const { return stands_by_; }
-  // Returns once the run is free: the number of the attempt that takes over, for `only` of a claim.
+  // Returns once the run is free: the number of the attempt that takes over, for `only` of a claim. With a
+  // HOME the run is claimed there, and the result is 0: nobody else claims in the run directory.
   AttemptNumber await();
 
  private:
@@ -49,8 +52,12 @@ class StandbyWait {
     std::optional<Start> start;  // of the first one: is it of this program?
   };
 
-  View look() const;
+  View look();
+  View look_here() const;
+  View look_home();
+  bool take(const View& view);
   bool is_free(const View& view);
+  bool holds_home() const { return home_ && home_->is_claiming(); }
   bool is_lost(const View& view);
   void follow(const View& view);
   void take_in();
@@ -58,21 +65,24 @@ class StandbyWait {
   void renew_sign();
   void withdraw_sign() noexcept;
   void say_for_whom(const View& view);
-  void rest();
+  void rest(Duration time);
   void hear_stop();
+  void stop_reading();
 
   Run& run_;
   StartFinder& finder_;
   const bool stands_by_;
   const std::optional<Duration> takeover_after_;
   StandbySign sign_;
+  std::unique_ptr<StandbyHome> home_;  // null: the run directory is shared
   std::future<ReadAhead> reading_;
   std::string tried_;     // name of the checkpoint that was read last, or could not be
   bool checked_ = false;  // a checkpoint of this run fits the program
   std::string trace_;
   SteadyTime changed_{};  // when the trace did
   SteadyTime renew_at_{};
-  std::optional<AttemptNumber> told_;  // the attempt that the log has named
+  std::optional<AttemptNumber> told_;        // the attempt that the log has named
+  std::optional<AttemptNumber> taken_over_;  // the attempt whose end the log has named
   bool troubled_ = false;
 };
 

@@ -53,8 +53,11 @@ std::vector<std::string> old_claims_and_states(Directory& attempts, AttemptNumbe
     if (claim && *claim <= last) old.push_back(entry.name);
     const auto progress = parse_progress_name(entry.name);
     const auto stall = parse_stall_name(entry.name);
-    // Neither decides anything, so both go with their claim.
-    if ((progress && *progress <= last) || (stall && *stall <= last)) old.push_back(entry.name);
+    const auto holder = parse_holder_name(entry.name);
+    // None decides anything, so they go with their claim.
+    if ((progress && *progress <= last) || (stall && *stall <= last) || (holder && *holder <= last)) {
+      old.push_back(entry.name);
+    }
     if (const auto state = parse_state_name(entry.name)) states.emplace(*state, entry.name);
   }
   // The fsync of our claim also made the newer state durable, so it outlives a crash.

@@ -35,9 +35,9 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
 
 // Small files for people, wrappers and later starts; no part of the report.
 bool is_small_print(const std::string& name) {
-  return name == kAttemptsDirectory || name == kRunStateName || name == kHomeStateName ||
-         name == kHomeStateNewName || name == kStandbyName || name == kStandbyNewName ||
-         name == kKernelsDirectory || parse_ledger_name(name).has_value();
+  const std::string note = name.ends_with(kNewNoteEnding) ? name.substr(0, name.size() - 4) : name;
+  return note == kStandbyName || note == kHomeStateName || name == kAttemptsDirectory ||
+         name == kRunStateName || name == kKernelsDirectory || parse_ledger_name(name).has_value();
 }
 
 }  // namespace
