@@ -110,6 +110,15 @@ class StandbyHome : public testing::TestWithParam<const char*> {
       kill(static_cast<pid_t>(std::stol(id)), SIGKILL);
     }
   }
+  // For people: what lies beside the claims.
+  std::string notes() const {
+    std::string all;
+    for (const auto& entry : fs::directory_iterator(home() / "attempts")) {
+      all += "\n" + entry.path().filename().native() + ": ";
+      if (entry.is_regular_file()) all += read_text(entry.path());
+    }
+    return all;
+  }
   Ended takeover() const { return Subprocess({kHoldfast, "takeover", place()}).wait(); }
   static void expect_the_end(const Process& standby, std::int64_t from) {
     const Ended ended = standby->wait();
@@ -165,6 +174,19 @@ TEST_P(StandbyHome, TakeoverGoesOnWithTheRunOfAMachineThatDied) {
   EXPECT_THAT(told.out, HasSubstr("is fenced off by attempt"));
   EXPECT_GT(claims().size(), before);
   expect_the_end(standby, home);
+}
+
+// The last one was killed between the name of its claim and the text.
+TEST_P(StandbyHome, TakeoverOfAClaimThatIsEmpty) {
+  if (is_store()) return;  // an object comes as a whole
+  fs::create_directories(home() / "attempts");
+  write_text(home() / "attempts/1", R"({"by":"mirror"})");
+  write_text(home() / "attempts/1.holder.json", R"({"attempt":1,"phase":"running"})");
+  write_text(home() / "attempts/2", "");
+  const Ended told = takeover();
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("attempt 2 is fenced off by attempt 3"));
+  EXPECT_TRUE(fs::exists(home() / "attempts/3.holder.json"));
 }
 
 TEST_P(StandbyHome, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {
@@ -236,13 +258,14 @@ TEST_P(StandbyHome, AChainOfMachinesEndsInTheSameState) {
       from = newest_home(holder);
       const Ended told = takeover();
       EXPECT_EQ(told.exit_code, 0) << told.err;
+      EXPECT_THAT(told.out, HasSubstr("is fenced off by attempt"));
     } else {
       holder->send(SIGTERM);
       const Ended left = holder->wait();
       EXPECT_EQ(left.exit_code, 75) << left.err;
       from = last_step(left.out, "interrupted");
     }
-    ASSERT_TRUE(last || standby->wait_until([&] { return started(standby); })) << standby->err();
+    ASSERT_TRUE(last || standby->wait_until([&] { return started(standby); })) << standby->err() << notes();
     if (last) return expect_the_end(standby, from);
     EXPECT_GE(last_step(standby->out(), "started"), from) << "nothing that was home is done again";
     ASSERT_LT(last_step(standby->out(), "started"), kFar) << "the machine is too slow for this test";

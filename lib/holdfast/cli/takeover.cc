@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 
@@ -52,9 +53,14 @@ std::string ended_text(AttemptNumber attempt, const RunState& state) {
          "); nothing was changed";
 }
 
-// A run directory with a mirror names its HOME.
+// A run directory with a mirror names its HOME. The newest claim may be empty: its machine died as it wrote.
 bool is_home(Directory& run) {
-  return newest_claimant(run).by == kClaimedByMirror && !run.status(kHomeStateName);
+  if (run.status(kHomeStateName)) return false;
+  if (newest_claimant(run).by == kClaimedByMirror) return true;
+  const auto attempts = run.open_directory(kAttemptsDirectory, false);
+  const auto entries = attempts ? attempts->list() : std::vector<DirectoryEntry>();
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const DirectoryEntry& entry) { return parse_holder_name(entry.name).has_value(); });
 }
 
 // In a store the number may be taken by a machine that has died before its claim: that shows after a while.
