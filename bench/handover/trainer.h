@@ -1,5 +1,5 @@
-// The trainer of bench_handover, as a child of this program: steps of fixed arithmetic, weights with momentum,
-// and the real Checkpointer. It saves when it is asked to, and when it is told to stop.
+// The trainer of bench_handover, as a child of this program: steps of fixed arithmetic, weights with
+// momentum, and the real Checkpointer. It saves when it is asked to, and when it is told to stop.
 //
 // Errors: as the Checkpointer. Threads: one for each process.
 #pragma once
