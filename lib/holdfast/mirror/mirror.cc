@@ -14,6 +14,7 @@
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/recovery.h"
+#include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -31,6 +32,16 @@ constexpr std::size_t kRemembered = 16;
 constexpr std::size_t kCopiesMeasured = 5;
 // A run that is home ends without its standby's having heard of it, rather than wait for ever.
 constexpr int kNotesTried = 5;
+
+// False also where that cannot be read: copies go on, and exchange() tells the failure.
+bool has_ended(Directory& run) {
+  try {
+    const auto state = last_word(run).state;
+    return state && is_end(state->phase);
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 // Keeps a file open, and names it for other programs: retention may delete it while HOME is asked about it.
 // Does nothing in a file system of a test.
@@ -108,6 +119,8 @@ bool Mirror::turn() {
     return false;
   }
   check_homes();
+  // Before the list: a last checkpoint and its end may come while HOME is asked.
+  const bool had_ended = has_ended(*run);
   std::size_t home = 0;
   std::optional<Lineage> lineage;
   for (const Found& found : candidates(*run)) {
@@ -124,15 +137,15 @@ bool Mirror::turn() {
     if (++home == kLeastHome) break;
   }
   save_record(*run);
-  // An end that is told now is true of HOME: all that is durable here is there.
-  newest_is_home_ = exchange(*run, true) || notes_failed_ >= kNotesTried;
+  // An end that is told now is true of HOME: all that was durable at that end is there.
+  newest_is_home_ = exchange(*run, had_ended) || notes_failed_ >= kNotesTried;
   return false;
 }
 
-HolderNotes::News Mirror::news(bool all_home) const {
+HolderNotes::News Mirror::news(bool end_is_home) const {
   return {.covers = record_.claims.empty() ? 0 : record_.claims.back(),
           .awaits = awaits_,
-          .all_home = all_home,
+          .all_home = end_is_home,
           .urgent = finishing_ || (options_.end_is_announced && options_.end_is_announced())};
 }
 
@@ -143,14 +156,14 @@ void Mirror::exchange_notes() {
 }
 
 // False if HOME did not take them. Copies matter more, so that is no failure of the mirror.
-bool Mirror::exchange(Directory& run, bool all_home) {
+bool Mirror::exchange(Directory& run, bool end_is_home) {
   if (!claimed_ || options_.once || std::exchange(exchanging_, true)) return true;
   struct Done {
     bool& flag;
     ~Done() { flag = false; }
   } const done{exchanging_};
   try {
-    notes_.exchange(run, news(all_home), pace_.clock());
+    notes_.exchange(run, news(end_is_home), pace_.clock());
     notes_failed_ = 0;
     return true;
   } catch (const Error& error) {

@@ -88,8 +88,8 @@ class Mirror {
   void save_record(Directory& run);
   void publish_record();
   void failed(const std::string& why);
-  bool exchange(Directory& run, bool all_home);
-  HolderNotes::News news(bool all_home) const;
+  bool exchange(Directory& run, bool end_is_home);
+  HolderNotes::News news(bool end_is_home) const;
   void recovered();
 
   FileSystem& file_system_;

@@ -20,6 +20,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
+constexpr Duration kLongLook = std::chrono::seconds(15);  // such as one that began while the volume was away
 constexpr Duration kAfterTrouble = std::chrono::seconds(2);
 constexpr Duration kHearStopEvery = std::chrono::milliseconds(25);
 
@@ -67,7 +68,9 @@ AttemptNumber StandbyWait::await() {
   } const withdrawal{*this};
   for (;; rest(troubled_ ? kAfterTrouble : kLookEvery)) {
     try {
+      const SteadyTime asked = run_.clock.now();
       const View view = look();
+      if (run_.clock.now() - asked > kLongLook) changed_ = run_.clock.now();
       troubled_ = false;
       // Its own machine ends soon: a claim would only take the run from one that lives on.
       const bool ends = run_.outlook.announced().deadline().has_value();
@@ -81,6 +84,8 @@ AttemptNumber StandbyWait::await() {
       if (!ends) renew_sign();
     } catch (const Error& error) {
       if (error.exit_code() != ExitCode::io_failed) throw;
+      // Silence counts only while there is an answer: the holder may have been as cut off as this standby.
+      changed_ = run_.clock.now();
       if (!std::exchange(troubled_, true)) {
         log_warning("{}; this standby goes on waiting, and looks again", error.what());
       }
