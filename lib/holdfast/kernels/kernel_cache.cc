@@ -162,13 +162,16 @@ bool KernelCache::can_begin() const {
          file_system_.open_directory(folder_.parent_path(), /*create=*/false) != nullptr;
 }
 
+// Its bytes become code of this program, also before resume() has judged the run directory. The folder counts
+// as well: who may write there can exchange a name.
 bool KernelCache::is_ours(const Directory& folder, const std::string& name) const {
   if (beyond_ == nullptr) return true;
-  const auto run = file_system_.open_directory(folder_.parent_path(), /*create=*/false);
+  const auto nobody_else_writes = [](const FileStatus& status) {
+    constexpr std::uint32_t kOthersWrite = 022;
+    return (status.owner == ::geteuid() || status.owner == 0) && (status.mode & kOthersWrite) == 0;
+  };
   const auto file = folder.status(name);
-  if (!run || !file) return false;
-  // A server may decide about owners; the run directory then shows which one it gives.
-  return file->owner == ::geteuid() || file->owner == 0 || file->owner == run->own_status().owner;
+  return file && nobody_else_writes(*file) && nobody_else_writes(folder.own_status());
 }
 
 std::optional<Compiled> KernelCache::read(const std::string& key) noexcept {

@@ -251,16 +251,23 @@ TEST_F(KernelsOfARun, ATornEntryIsReplaced) {
   EXPECT_TRUE(machine("b")->cache.find("key"));
 }
 
-TEST_F(KernelsOfARun, AnEntryOfAnotherUserIsIgnored) {
+TEST_F(KernelsOfARun, AnEntryThatAnotherUserMayWriteIsIgnored) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   fs::create_directory(run());
   machine("a")->cache.keep("key", kCompiled);
   constexpr uid_t kSomebody = 4711;
   ASSERT_EQ(::chown(kept_beside().front().c_str(), kSomebody, 0), 0);
   EXPECT_FALSE(machine("b")->cache.find("key"));
-  // As where a server decides about owners.
-  ASSERT_EQ(::chown(run().c_str(), kSomebody, 0), 0);
-  EXPECT_TRUE(machine("b")->cache.find("key"));
+  ASSERT_EQ(::chown(kept_beside().front().c_str(), 0, 0), 0);
+  EXPECT_TRUE(machine("c")->cache.find("key"));
+  const auto owner_writes = fs::perms::owner_all | fs::perms::group_read;
+  fs::permissions(kept_beside().front(), owner_writes | fs::perms::group_write);
+  EXPECT_FALSE(machine("d")->cache.find("key"));
+  fs::permissions(kept_beside().front(), owner_writes);
+  fs::permissions(run() / "kernels", fs::perms::all);
+  EXPECT_FALSE(machine("e")->cache.find("key")) << "somebody may exchange the name";
+  fs::permissions(run() / "kernels", fs::perms::owner_all);
+  EXPECT_TRUE(machine("f")->cache.find("key"));
 }
 
 TEST_F(KernelsOfARun, ARunDirectoryIsNeverMade) {

@@ -39,11 +39,22 @@ StandbyHome::StandbyHome(Run& run, const std::string& place)
                   [this] {
                     if (stopped_) throw MirrorStopped();
                   }),
-      ahead_home_(open_for_standby(run, place, ahead_pace_)),
-      ahead_(run.file_system, run.verifier, run.options.directory, *ahead_home_, ahead_pace_,
-             checks_of(run, 0)) {
+      ahead_home_(open_for_standby(run, place, ahead_pace_)) {
   ahead_pace_.set_patience(kPatienceOfReader);
   open();
+}
+
+void StandbyHome::fetch() {
+  if (!ahead_) {
+    ahead_ = std::make_unique<FetchAhead>(run_.file_system, run_.verifier, run_.options.directory,
+                                          *ahead_home_, ahead_pace_, checks_of(run_, 0));
+  }
+  try {
+    ahead_->fetch();
+  } catch (...) {
+    ahead_.reset();
+    throw;
+  }
 }
 
 const HomeWord& StandbyHome::look() {
@@ -89,10 +100,12 @@ bool StandbyHome::prepare() {
                                   run_.options.start.home_wait, checks_of(run_, claimed_));
     after_.reset();
     claimed_ = 0;  // the trainer's from here on
+    pace_.set_patience(kPatience);
     say(RunPhase::starting, "", start.attempt);
     return true;
   } catch (const SupersededError& error) {
     log_info("{}; this standby goes on waiting", error.what());
+    ahead_.reset();  // this start has claimed the run directory above it
     open();
     return false;
   }

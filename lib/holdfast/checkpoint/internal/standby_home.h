@@ -29,7 +29,9 @@ class StandbyHome {
   StandbyHome(Run& run, const std::string& place);
 
   const HomeWord& look();
-  void fetch() { ahead_.fetch(); }
+  // Fetches what is newest there into the run directory. A failure leaves nothing that the next call goes on
+  // from. Not beside the other calls, but for stop() and look().
+  void fetch();
   // Ends a fetch in progress.
   void stop() { stopped_ = true; }
   // How often put_sign() is to be called.
@@ -65,7 +67,7 @@ class StandbyHome {
   std::optional<AttemptNumber> after_;  // of claim(), until its outcome is known and used
   AttemptNumber claimed_ = 0;
   std::unique_ptr<Home> ahead_home_;
-  FetchAhead ahead_;
+  std::unique_ptr<FetchAhead> ahead_;  // null: before the first, or the last one failed
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -22,6 +22,7 @@ namespace {
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
 constexpr Duration kLongLook = std::chrono::seconds(15);  // such as one that began while the volume was away
 constexpr Duration kAfterTrouble = std::chrono::seconds(2);
+constexpr Duration kFetchAgain = std::chrono::seconds(20);  // bytes from a store cost money
 constexpr Duration kHearStopEvery = std::chrono::milliseconds(25);
 
 std::int64_t since_1970(WallTime time) {
@@ -185,7 +186,9 @@ bool StandbyWait::is_lost(const View& view) {
 void StandbyWait::follow(const View& view) {
   take_in();
   // Only a start from the newest checkpoint can be foreseen.
+  if (again_at_ && run_.clock.now() >= *again_at_) tried_.clear();
   if (reading_.valid() || view.newest.empty() || view.newest == tried_) return;
+  again_at_.reset();
   if (!run_.options.start.resume_from.empty()) return;
   tried_ = view.newest;
   reading_ = std::async(std::launch::async, [this, wanted = !checked_] {
@@ -211,9 +214,13 @@ void StandbyWait::take_in() {
     log_debug("standby: {} is at hand", found.newest->name);
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::io_failed) throw;
-    // Retention has deleted it meanwhile, or HOME is away.
-    log_debug("standby: {}", error.what());
-    tried_.clear();
+    // HOME is away, or this disk is full. Without a HOME, retention has deleted it meanwhile.
+    if (home_ && std::exchange(said_unread_, tried_) != tried_) {
+      log_warning("{}; the newest checkpoint is not at hand here, and is fetched again", error.what());
+    } else {
+      log_debug("standby: {}", error.what());
+    }
+    again_at_ = run_.clock.now() + (home_ ? kFetchAgain : kAfterTrouble);
   }
 }
 
