@@ -44,8 +44,8 @@ class KernelCache {
   KernelCache(FileSystem& file_system, std::filesystem::path folder);
   // Beside a run. What is not there is looked for in `beyond`, which outlives this object, and is then kept
   // in both. The run directory is never made, because its volume may not be mounted yet: what comes before is
-  // kept by keep_late(). A file that another user than root owns or may write, or whose folder one does, counts
-  // as missing: its code would run. A standby (HOLDFAST_STANDBY) writes nothing there.
+  // kept by keep_late(). A file that another user than root owns or may write, or whose folder one does,
+  // counts as missing: its code would run. A standby (HOLDFAST_STANDBY) writes nothing there.
   KernelCache(FileSystem& file_system, std::filesystem::path folder, KernelCache& beyond);
 
   std::optional<Compiled> find(const std::string& key) noexcept;

@@ -186,11 +186,10 @@ bool StandbyWait::is_lost(const View& view) {
 void StandbyWait::follow(const View& view) {
   take_in();
   // Only a start from the newest checkpoint can be foreseen.
-  if (again_at_ && run_.clock.now() >= *again_at_) tried_.clear();
-  if (reading_.valid() || view.newest.empty() || view.newest == tried_) return;
-  again_at_.reset();
+  if (tried_.again_at && run_.clock.now() >= *tried_.again_at) tried_.name.clear();
+  if (reading_.valid() || view.newest.empty() || view.newest == tried_.name) return;
   if (!run_.options.start.resume_from.empty()) return;
-  tried_ = view.newest;
+  tried_ = {.name = view.newest, .told = tried_.told};
   reading_ = std::async(std::launch::async, [this, wanted = !checked_] {
     if (home_) home_->fetch();
     ReadAhead read{.found = finder_.newest_here(), .start = {}};
@@ -215,12 +214,12 @@ void StandbyWait::take_in() {
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::io_failed) throw;
     // HOME is away, or this disk is full. Without a HOME, retention has deleted it meanwhile.
-    if (home_ && std::exchange(said_unread_, tried_) != tried_) {
+    if (home_ && std::exchange(tried_.told, tried_.name) != tried_.name) {
       log_warning("{}; the newest checkpoint is not at hand here, and is fetched again", error.what());
     } else {
       log_debug("standby: {}", error.what());
     }
-    again_at_ = run_.clock.now() + (home_ ? kFetchAgain : kAfterTrouble);
+    tried_.again_at = run_.clock.now() + (home_ ? kFetchAgain : kAfterTrouble);
   }
 }
 

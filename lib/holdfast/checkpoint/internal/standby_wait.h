@@ -52,6 +52,13 @@ class StandbyWait {
     std::optional<Start> start;  // of the first one: is it of this program?
   };
 
+  // The checkpoint that was read last, or could not be.
+  struct Tried {
+    std::string name;
+    std::optional<SteadyTime> again_at = {};  // after a failure
+    std::string told = {};                    // the failed one that the log has named
+  };
+
   View look();
   View look_here() const;
   View look_home();
@@ -76,10 +83,8 @@ class StandbyWait {
   StandbySign sign_;
   std::unique_ptr<StandbyHome> home_;  // null: the run directory is shared
   std::future<ReadAhead> reading_;
-  std::string tried_;                   // name of the checkpoint that was read last, or could not be
-  std::optional<SteadyTime> again_at_;  // when it is to be read again after a failure
-  std::string said_unread_;             // the failed one that the log has named
-  bool checked_ = false;                // a checkpoint of this run fits the program
+  Tried tried_;
+  bool checked_ = false;  // a checkpoint of this run fits the program
   std::string trace_;
   SteadyTime changed_{};  // when the trace did
   SteadyTime renew_at_{};
