@@ -63,7 +63,7 @@ AttemptNumber StandbyWait::await() {
       const View view = look();
       troubled_ = false;
       // Its own machine ends soon: a claim would only take the run from one that lives on.
-      const bool ends = run_.outlook.announced().deadline().has_value();
+      const bool ends = run_.monitor.deadline().has_value();
       if (is_free(view) && !ends) return view.highest + 1;
       say_for_whom(view);
       follow(view);
@@ -214,9 +214,9 @@ void StandbyWait::say_for_whom(const View& view) {
 void StandbyWait::rest() {
   const SteadyTime end = run_.clock.now() + kLookEvery;
   do {
-    if (run_.outlook.should_stop()) {
+    if (run_.start_must_end()) {
       run_.verifier.stop_reading();
-      throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was claimed",
+      throw Error("interrupted (" + run_.monitor.reason() + ") while standing by; nothing was claimed",
                   static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
     }
     run_.clock.sleep_for(kHearStopEvery);
