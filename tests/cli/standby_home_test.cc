@@ -16,6 +16,7 @@
 #include "crash/driver_run.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/standby_sign.h"
+#include "support/nightly.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -37,6 +38,9 @@ constexpr std::int64_t kFar = 20'000;
 const Words kQuick = {"every=2000"};
 
 bool started(const Process& process) { return last_step(process->out(), "started") >= 0; }
+
+// A store is asked seldom, so such a test takes half a minute.
+constexpr char kByNight[] = "only with HOLDFAST_NIGHTLY=1: a store is slow";
 
 class StandbyHome : public testing::TestWithParam<const char*> {
  protected:
@@ -145,6 +149,7 @@ TEST_P(StandbyHome, FetchesAheadAndGoesOnWhenTheHolderIsInterrupted) {
 }
 
 TEST_P(StandbyHome, AHolderWithADeadlineHandsOverAtOnce) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const fs::path notice = folder_.path() / "notice";
   const Process holder = hold({{"HOLDFAST_NOTICE_FILE", notice.native()}});
   const Process standby = stand_by();
@@ -190,6 +195,7 @@ TEST_P(StandbyHome, TakeoverOfAClaimThatIsEmpty) {
 }
 
 TEST_P(StandbyHome, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   kill_machine("a");
   holder->wait();
@@ -204,6 +210,7 @@ TEST_P(StandbyHome, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {
 }
 
 TEST_P(StandbyHome, TakeoverEndsAHolderThatLives) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   const Process standby = stand_by();
   const std::int64_t home = newest_home(holder);
@@ -242,6 +249,7 @@ TEST_P(StandbyHome, OfTwoOneGoesOnAndTheOtherStandsByAgain) {
 
 // Machines that end one after the other, by an announced end or a power cut, at any moment.
 TEST_P(StandbyHome, AChainOfMachinesEndsInTheSameState) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   std::mt19937 random(42);
   const int machines = is_store() ? 3 : 10;
   Process holder = hold();
@@ -288,6 +296,7 @@ TEST_P(StandbyHome, EndsAtSigtermAndHasClaimedNothing) {
 }
 
 TEST_P(StandbyHome, OutlivesAHomeThatIsAway) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   const Process standby = stand_by();
   const std::size_t before = claims().size();
@@ -336,6 +345,7 @@ TEST_P(StandbyHome, EndsWhenTheRunIsComplete) {
 }
 
 TEST_P(StandbyHome, IsInTheStatus) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   const auto status = [&](const fs::path& of) { return Subprocess({kHoldfast, "status", of}).wait().out; };
   EXPECT_THAT(status(disk("a")), Not(HasSubstr("standby")));
