@@ -30,15 +30,13 @@
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/state/train_state.h"
 #include "shared/median.h"
+#include "shared/seconds.h"
 #include "shared/temporary_folder.h"
 
 namespace {
 
 using namespace holdfast;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+using bench::now;
 
 struct Times {
   std::vector<double> blocked, durable;  // seconds from the call

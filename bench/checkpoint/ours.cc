@@ -1,14 +1,8 @@
 #include "ours.h"
 
-#include <chrono>
-
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Ours::Ours(TrainingState& state, std::filesystem::path directory, int keep, int writer_threads)
     : state_(state),

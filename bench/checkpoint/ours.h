@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "../shared/seconds.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "training_state.h"
 
@@ -44,7 +45,5 @@ class Ours {
   std::uint64_t file_bytes_ = 0;
   std::filesystem::path newest_;
 };
-
-double now();  // seconds of the steady clock
 
 }  // namespace holdfast::bench

@@ -1,14 +1,13 @@
 #include "machine.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <vector>
 
+#include "../shared/process_times.h"
+#include "../shared/seconds.h"
 #include "holdfast/base/error.h"
 #include "holdfast/cli/attended_child.h"
 #include "holdfast/store/standby_sign.h"
@@ -32,21 +31,6 @@ std::vector<std::string> command_of(const MachineOptions& options) {
   return words;
 }
 
-// Of living processes.
-double processor_seconds_of(pid_t process) {
-  std::string text;
-  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), text);
-  const auto name_end = text.rfind(") ");  // the name may hold any byte
-  if (name_end == std::string::npos) return 0;
-  std::istringstream words(text.substr(name_end + 2));
-  std::string word;
-  for (int i = 0; i < 11; ++i) words >> word;
-  double user = 0;
-  double system = 0;
-  words >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 }  // namespace
 
 Machine::Machine(const MachineOptions& options)
@@ -64,11 +48,8 @@ Told Machine::wait_for(const std::string& name, const std::function<bool(const T
 
 void Machine::wait_until_warm() {
   const auto warm = [&] {
-    for (const fs::path& place : {options_.directory, options_.home}) {
-      const auto sign = standby_sign_from_json(test::read_text(place / "standby.json"));
-      if (!place.empty() && sign && !sign->checkpoint.empty()) return true;
-    }
-    return false;
+    const auto sign = standby_sign_from_json(test::read_text(options_.directory / "standby.json"));
+    return sign && !sign->checkpoint.empty();
   };
   if (!process_.wait_until(warm, kPatience)) fail("had no checkpoint at hand");
 }
@@ -101,7 +82,7 @@ void Machine::finish() {
 
 double Machine::processor_seconds() const {
   double sum = 0;
-  for (const pid_t process : with_descendants({process_.pid()})) sum += processor_seconds_of(process);
+  for (const pid_t process : with_descendants({process_.pid()})) sum += times_of(process).own;
   return sum;
 }
 

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../shared/seconds.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/state/train_state.h"
 
@@ -41,24 +41,13 @@ class Weights : public torch::nn::Module {
   }
 };
 
-// About a millisecond of one core, whatever else it does.
-float one_step() {
-  static thread_local std::vector<float> values(16384, 1.0F);
-  float sum = 0;
-  for (int round = 0; round < 64; ++round) {
-    for (float& value : values) value = value * 0.999F + 0.001F;
-    sum += values[static_cast<std::size_t>(round)];
-  }
-  return sum;
-}
-
 // Threads that compute beside the training thread.
 class OtherThreads {
  public:
   explicit OtherThreads(int count) {
     for (int i = 0; i < count; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) {
-        for (; !stop.stop_requested(); ++steps_) sink_ = one_step();
+        for (; !stop.stop_requested(); ++steps_) sink_ = fixed_arithmetic();
       });
     }
   }
@@ -71,10 +60,6 @@ class OtherThreads {
 };
 
 }  // namespace
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::optional<Told> last_told(const fs::path& file, const std::string& name) {
   std::optional<Told> last;
@@ -112,7 +97,7 @@ int train(const TrainerOptions& options) {
   double next_look = 0;
   double boundary = 0;
   for (std::int64_t steps = 1;; ++steps) {
-    sink = one_step();
+    sink = fixed_arithmetic();
     boundary = now();
     const Decision decision =
         checkpointer.after_step({.applied = Cursor{0, resumed.step + steps}, .loss = 1});

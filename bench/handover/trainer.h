@@ -38,6 +38,4 @@ std::filesystem::path request_beside(const std::filesystem::path& told);
 // Returns the exit code. Ends by itself when the folder of `told` is gone, so that nothing stays behind.
 int train(const TrainerOptions& options);
 
-double now();  // seconds of the steady clock
-
 }  // namespace holdfast::bench

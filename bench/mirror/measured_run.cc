@@ -11,32 +11,18 @@
 #include <sstream>
 #include <thread>
 
+#include "../shared/process_times.h"
+#include "../shared/seconds.h"
 #include "../shared/spawn.h"
 #include "holdfast/base/error.h"
 
 namespace holdfast::bench {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string text_of(const std::filesystem::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
   return text.str();
-}
-
-// Of the children that it has waited for. `pid` may have ended, but was not waited for.
-double children_seconds(pid_t pid) {
-  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
-  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)));
-  std::string word;
-  for (int i = 0; i < 13; ++i) words >> word;
-  double user = 0;
-  double system = 0;
-  words >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double peak_megabytes(pid_t pid) {
@@ -81,7 +67,7 @@ Measured MeasuredRun::watch(bool must_succeed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   measured.seconds = now() - begin_;
-  const double children = children_seconds(pid_);
+  const double children = times_of(pid_).children;
   int status = 0;
   rusage used{};
   ::wait4(pid_, &status, 0, &used);  // exact, and with the children

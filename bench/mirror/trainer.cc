@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "../shared/seconds.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/mirror/home_record.h"
 #include "paced_file_system.h"
@@ -21,17 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// About a millisecond of one core, whatever else it does.
-float fixed_arithmetic() {
-  static thread_local std::vector<float> values(16384, 1.0F);
-  float sum = 0;
-  for (int round = 0; round < 64; ++round) {
-    for (float& value : values) value = value * 0.999F + 0.001F;
-    sum += values[static_cast<std::size_t>(round)];
-  }
-  return sum;
 }
 
 // The age of the newest state in a place, over the time of the run.

@@ -11,9 +11,6 @@ namespace {
 
 constexpr Duration kDeadAfter = std::chrono::minutes(10);  // a living trainer writes a line every 10 s
 
-// The reason of an end that was recorded for a standby (checkpoint/internal/outlook.h).
-constexpr char kHandedOver[] = "a standby goes on with the run";
-
 Ending exit_with(int code) { return {.exit_code = code}; }
 
 Ending exit_with(ExitCode code) { return exit_with(static_cast<int>(code)); }
@@ -110,23 +107,20 @@ Judgement SupervisedRun::end(const Ending& ending, const RunNews& news) {
     }
   }
   learn(news);
-  judged.handed_over =
-      std::any_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& word) {
-        return word.claimant.supervisor.starts_with(life_) && word.state &&
-               word.state->phase == RunPhase::interrupted && word.state->reason.ends_with(kHandedOver);
-      });
+  bool was_interrupted = false;
+  for (const AttemptWord& word : news.attempts) {
+    if (!word.claimant.supervisor.starts_with(life_)) continue;
+    if (!word.state || word.state->phase != RunPhase::interrupted) continue;
+    was_interrupted = true;
+    judged.handed_over = judged.handed_over || word.state->reason.ends_with(kHandedOver);
+  }
   const auto counts_as = [&](const Ending& other, const std::string& why) {
     judged.ending = other;
     judged.remark = to_text(ending) + ", but " + why;
   };
   if (const AttemptWord* const other = newer_attempt(news)) {
     // A standby may be quick once an attempt has said that it was interrupted.
-    const bool had_ended =
-        ending.code() == static_cast<int>(ExitCode::interrupted) &&
-        std::any_of(news.attempts.begin(), news.attempts.end(), [this](const AttemptWord& word) {
-          return word.claimant.supervisor.starts_with(life_) && word.state &&
-                 word.state->phase == RunPhase::interrupted;
-        });
+    const bool had_ended = was_interrupted && ending.code() == static_cast<int>(ExitCode::interrupted);
     if (!had_ended && ending.code() != static_cast<int>(ExitCode::superseded)) {
       counts_as(exit_with(ExitCode::superseded), to_text(*other) + " has taken the run over");
     }

@@ -99,6 +99,10 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
   }
   view.home = read_home_record(*run);
   view.standby = read_standby_sign(*run);
+  if (!view.standby) {  // of a standby for this HOME
+    const auto attempts = run->open_directory(kAttemptsDirectory, false);
+    if (attempts) view.standby = read_standby_sign(*attempts);
+  }
   if (auto stalls = stall_files(*run); !stalls.empty()) view.stall = std::move(stalls.back());
   try {
     view.volume = volume_space(directory);

@@ -166,7 +166,9 @@ class HOLDFAST_EXPORT CheckpointStore {
 
   // Throws SupersededError if a newer attempt has claimed the directory.
   void check_claim();
-  void write_run_state(const RunState& state);  // fills in attempt, host and boot id; see run_state.h
+  // Fills in attempt, host and boot id; see run_state.h. A successor that claims once an end is durable is no
+  // error of the call.
+  void write_run_state(const RunState& state);
   // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
   void append_ledger(const std::string& json_line);
 

@@ -21,6 +21,9 @@ enum class RunPhase { starting, running, complete, interrupted, failed, supersed
 inline bool is_end(RunPhase phase) { return phase != RunPhase::starting && phase != RunPhase::running; }
 HOLDFAST_EXPORT const char* word_of(RunPhase phase);  // "starting": the word used in files and messages
 
+// How `reason` ends where the run was left to a standby, before an announced end of the machine.
+inline constexpr char kHandedOver[] = "a standby goes on with the run";
+
 struct RunState {
   AttemptNumber attempt = 0;
   RunPhase phase = RunPhase::starting;

@@ -27,12 +27,8 @@ std::optional<StandbySign> standby_sign_from_json(const std::string& text) {
                      .unix_ms = *time};
 }
 
-std::optional<StandbySign> read_standby_sign(Directory& run_directory) {
-  auto text = read_note(run_directory, kStandbyName);
-  if (!text) {  // of a standby for this HOME
-    const auto attempts = run_directory.open_directory(kAttemptsDirectory, false);
-    if (attempts) text = read_note(*attempts, kStandbyName);
-  }
+std::optional<StandbySign> read_standby_sign(Directory& directory) {
+  const auto text = read_note(directory, kStandbyName);
   return text ? standby_sign_from_json(*text) : std::nullopt;
 }
 

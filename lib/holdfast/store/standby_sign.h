@@ -31,7 +31,7 @@ struct StandbySign {
 std::string to_json(const StandbySign& sign);
 std::optional<StandbySign> standby_sign_from_json(const std::string& text);  // nullopt: torn or foreign
 // nullopt: no standby was ever there, or the last one went away.
-std::optional<StandbySign> read_standby_sign(Directory& run_directory);
+std::optional<StandbySign> read_standby_sign(Directory& directory);
 
 // Small texts, replaced as a whole. nullopt: there is none.
 std::optional<std::string> read_note(Directory& directory, const std::string& name);

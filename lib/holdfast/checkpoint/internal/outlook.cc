@@ -10,6 +10,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -81,7 +82,7 @@ std::string Outlook::reason() const noexcept {
     const bool exits = active_ && policy() == OnNotice::exit;
     const bool hands_over = exits && standby_ready_ && !announced_.stop_requested();
     return announced_.stop_requested() || exits
-               ? announced_.reason() + (hands_over ? "; a standby goes on with the run" : "")
+               ? announced_.reason() + (hands_over ? std::string("; ") + kHandedOver : "")
                : std::string();
   });
 }

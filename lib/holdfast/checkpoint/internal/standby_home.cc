@@ -1,5 +1,7 @@
 #include "holdfast/checkpoint/internal/standby_home.h"
 
+#include <utility>
+
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
@@ -25,15 +27,13 @@ StartChecks checks_of(const Run& run, AttemptNumber claimed) {
 
 }  // namespace
 
-StandbyHome::StandbyHome(Run& run, const std::string& place)
+StandbyHome::StandbyHome(Run& run, const std::string& place, std::function<void()> hear_stop)
     : run_(run),
       place_(place),
+      hear_stop_(std::move(hear_stop)),
       pace_(run.clock, 0,
             [this] {
-              if (deaf_ || !run_.outlook.should_stop()) return;
-              throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was " +
-                              (is_claiming() ? "begun" : "claimed"),
-                          static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
+              if (!deaf_) hear_stop_();
             }),
       ahead_pace_(run.clock, 0,
                   [this] {

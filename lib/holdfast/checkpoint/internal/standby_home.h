@@ -5,11 +5,12 @@
 //   home.fetch();                              // on the reading thread
 //   if (home.claim(word.highest)) home.prepare();
 //
-// Errors: IoError, HomeError: look again. Error with NoticeOptions::exit_code_interrupted if the program is
-// told to stop meanwhile. Threads: fetch() on one, all others on the training thread; stop() any.
+// Errors: IoError, HomeError: look again. Those of `hear_stop`, which ends any call but fetch(). Threads:
+// fetch() on one, all others on the training thread; stop() any.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +26,9 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StandbyHome {
  public:
-  // `run` outlives this object. UsageError for a malformed place.
-  StandbyHome(Run& run, const std::string& place);
+  // `run` outlives this object. `hear_stop` throws if the program is told to stop. UsageError for a malformed
+  // place.
+  StandbyHome(Run& run, const std::string& place, std::function<void()> hear_stop);
 
   const HomeWord& look();
   // Fetches what is newest there into the run directory. A failure leaves nothing that the next call goes on
@@ -57,6 +59,7 @@ class StandbyHome {
 
   Run& run_;
   const std::string place_;
+  const std::function<void()> hear_stop_;
   std::atomic<bool> stopped_{false};
   bool deaf_ = false;  // to a stop
   bool seen_ = false;  // somebody's attempt in HOME

@@ -62,7 +62,7 @@ AttemptNumber StandbyWait::await() {
   sign_ = {.host = host_name(), .pid = getpid(), .since_ms = since_1970(run_.clock.wall_now())};
   changed_ = run_.clock.now();
   const std::string place = env_text(kEnvMirrorHome).value_or(run_.options.start.home);
-  if (!place.empty() && !home_) home_ = std::make_unique<StandbyHome>(run_, place);
+  if (!place.empty() && !home_) home_ = std::make_unique<StandbyHome>(run_, place, [this] { hear_stop(); });
   struct Withdrawal {
     StandbyWait& wait;
     ~Withdrawal() { wait.withdraw_sign(); }
@@ -78,7 +78,8 @@ AttemptNumber StandbyWait::await() {
       if ((!ends || holds_home()) && is_free(view)) {
         finish_reading();
         if (!home_) return view.highest + 1;
-        if (take(view)) return 0;
+        // False: another start was quicker.
+        if (home_->claim(view.highest) && home_->prepare()) return 0;
       }
       say_for_whom(view);
       follow(view);
@@ -107,9 +108,6 @@ StandbyWait::View StandbyWait::look_home() {
   }
   return view;
 }
-
-// Of a run with a HOME. False: another start was quicker.
-bool StandbyWait::take(const View& view) { return home_->claim(view.highest) && home_->prepare(); }
 
 StandbyWait::View StandbyWait::look_here() const {
   View view;

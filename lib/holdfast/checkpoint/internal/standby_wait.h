@@ -62,7 +62,6 @@ class StandbyWait {
   View look();
   View look_here() const;
   View look_home();
-  bool take(const View& view);
   bool is_free(const View& view);
   bool holds_home() const { return home_ && home_->is_claiming(); }
   bool is_lost(const View& view);

@@ -35,7 +35,8 @@ Judged judge(const DirectoryEntry& entry, AttemptNumber own) {
 
 // Small files for people, wrappers and later starts; no part of the report.
 bool is_small_print(const std::string& name) {
-  const std::string note = name.ends_with(kNewNoteEnding) ? name.substr(0, name.size() - 4) : name;
+  const std::string note =
+      name.ends_with(kNewNoteEnding) ? name.substr(0, name.size() - (sizeof kNewNoteEnding - 1)) : name;
   return note == kStandbyName || note == kHomeStateName || name == kAttemptsDirectory ||
          name == kRunStateName || name == kKernelsDirectory || parse_ledger_name(name).has_value();
 }

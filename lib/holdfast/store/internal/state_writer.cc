@@ -55,7 +55,12 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
   replace_file(*directory.attempts(), attempt, state_name(attempt.number()), text);
   directory.attempts()->sync();
   // The copy needs no directory sync: a reader that finds an old copy believes the attempt's own file.
-  replace_file(directory.run(), attempt, kRunStateName, text);
+  try {
+    replace_file(directory.run(), attempt, kRunStateName, text);
+  } catch (const SupersededError&) {
+    // Who has read of the end may claim at once (a standby does).
+    if (!is_end(state.phase)) throw;
+  }
 }
 
 void sweep_temporaries(RunDirectory& directory, Attempt& attempt, BlockReaper& reaper) {
