@@ -1,5 +1,5 @@
-// One or several RunCores whose clock, disk, votes and news a test scripts. Votes are answered at once, and a save of
-// several ranks needs no shares: the interleavings are the simulation's work.
+// One or several RunCores whose clock, disk, votes and news a test scripts. Votes are answered at once, and a
+// save of several ranks needs no shares: the interleavings are the simulation's work.
 //
 //   ScriptedWorld world({.every = {SaveEvery::steps(10)}}, 2);
 //   world.write = 20s;
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "run_core.h"
+#include "holdfast/planning/run_core.h"
 
 namespace holdfast::simulation {
 

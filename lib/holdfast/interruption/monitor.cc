@@ -297,6 +297,7 @@ void Monitor::post(Notice notice) { post(std::move(notice), nullptr); }
 void Monitor::post(Notice notice, const Source* from) {
   const SteadyTime now = clock_.now();
   if (!notice.seen) notice.seen = now;
+  notice.from = from;
   // A notice without a time gets the usual one, so that a plan can be made.
   const bool timeless = notice.kind == NoticeKind::deadline && !notice.deadline;
   if (timeless) {

@@ -61,7 +61,9 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
   // Outside the lock, because settle() calls the program's on_save.
   if (job) {
     not_begun(*job, refused);
+    tell_end(*handle, superseded() ? SaveListener::Outcome::superseded : SaveListener::Outcome::failed);
     handle->settle(SaveStatus::failed, refused);
+    if (options_.listener != nullptr) options_.listener->writer_rests();
   } else {
     wake_.notify_one();
   }
@@ -192,6 +194,9 @@ void AsyncWriter::run() noexcept {
       writing_since_.reset();
       note_activity();
       idle_.notify_all();
+      lock.unlock();
+      if (options_.listener != nullptr) options_.listener->writer_rests();
+      lock.lock();
     } else if (stopping_) {
       break;
     } else {
@@ -212,6 +217,7 @@ void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
     const std::string reason = superseded_reason();
     not_begun(job, reason);
+    tell_end(*job.handle, SaveListener::Outcome::superseded);
     job.handle->settle(SaveStatus::failed, reason);
     return;
   }
@@ -221,6 +227,7 @@ void AsyncWriter::write(Job job) noexcept {
   } catch (const SupersededError& error) {
     supersede(error.what());
     job.request = {};
+    tell_end(*job.handle, SaveListener::Outcome::superseded);
     job.handle->settle(SaveStatus::failed, error.what());
     return;
   } catch (const OtherRankError& error) {
@@ -235,6 +242,10 @@ void AsyncWriter::write(Job job) noexcept {
     keep_house(*checkpoint, *job.handle);
   }
   flush_ledger();
+}
+
+void AsyncWriter::tell_end(const SaveHandle::Shared& save, SaveListener::Outcome outcome) const noexcept {
+  if (options_.listener != nullptr) options_.listener->save_ends(save, outcome);
 }
 
 // The other ranks wait for the first word about this save, so it is sent here too.
@@ -272,6 +283,7 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
     last_.checkpoint.assign(checkpoint.name);  // the constructor reserved the memory
     last_.when = clock_.now();
   }
+  tell_end(*job.handle, SaveListener::Outcome::durable);
   job.handle->settle(SaveStatus::durable, checkpoint.name);
   if (recovered) {
     log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
@@ -288,6 +300,7 @@ void AsyncWriter::failed(Job& job, const char* error, bool may_pass) noexcept {
   // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
   note_failure(text, may_pass ? FailureKind::may_pass : FailureKind::lasts);
+  tell_end(*job.handle, SaveListener::Outcome::failed);
   job.handle->settle(SaveStatus::failed, text);
 }
 
@@ -313,8 +326,10 @@ void AsyncWriter::supersede(const char* reason) noexcept {
     waiting = std::exchange(waiting_, std::nullopt);
     note_activity();
   }
+  if (options_.listener != nullptr) options_.listener->writer_superseded();
   if (waiting) {
     not_begun(*waiting, reason);
+    tell_end(*waiting->handle, SaveListener::Outcome::superseded);
     waiting->handle->settle(SaveStatus::failed, reason);
   }
   idle_.notify_all();
