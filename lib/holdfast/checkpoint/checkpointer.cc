@@ -112,6 +112,7 @@ void Checkpointer::expect_last_step(std::int64_t step) noexcept {
 }
 
 bool Checkpointer::tick() {
+  if (!parts_->engine.start.begun() && !parts_->engine.end.over()) return parts_->run.start_must_end();
   // The program may call this often: without news it reads a flag.
   if (!parts_->engine.driver.pressed() || !parts_->loop_runs()) return false;
   parts_->engine.quiet.end();

@@ -62,7 +62,8 @@ void RunCore::poll() {
           to_keep ? image_to_keep() : image_is_free();
         } else if (now_ >= limit_of_wait(wait_since_) || std::exchange(waited_enough_, false)) {
           wait_ = Wait::none;
-          say(Remark::no_image);
+          if (!to_keep) say(Remark::no_image);
+          if (keeping_ == Keep::evaluation) say(Remark::not_kept);
           if (call_ == Call::finish) end_.in_time = false;
           if (!to_keep) decline();
           if (call_ == Call::save || call_ == Call::best) wanted_ = true;  // the next step tries again
@@ -223,6 +224,17 @@ void RunCore::handle(const NoticeHeard& event) {
   } else {
     forget_pursued();
   }
+  if (wait_ == Wait::look && alone()) look_at_ = now_;
+  // Rank 0 may be in an evaluation that this rank has left, or does not enter.
+  if (!leads() && ends_.pending()) {
+    evaluation_.help_called = true;
+    emit(CallForHelp{});
+  }
+  commit_from_evaluation();
+}
+
+void RunCore::handle(const NoticeAnswered& event) {
+  ends_.answer(event);
   if (wait_ == Wait::look && alone()) look_at_ = now_;
   commit_from_evaluation();
 }

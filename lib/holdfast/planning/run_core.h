@@ -33,7 +33,7 @@ struct RunOptions {
   bool on_device = false;                          // the state's device copies by itself
   bool mirrored = false;                           // checkpoints go home (CameHome)
   bool late_results = false;                       // a step's loss may be unknown when it is done
-  bool second_image = false;  // alone: a save is copied while another one is being written
+  bool second_image = false;  // a whole save is copied while another one is being written
   bool needs_others = false;  // other ranks hold parts of the state: rank 0 keeps no image of it
   Duration vote_every = std::chrono::seconds(1);
   Step resumed = 0;              // the step at which this attempt began
@@ -123,7 +123,7 @@ class RunCore {
     Duration staged{};   // how long the copy took
     int round = -1;      // the vote that agreed on it; −1: none
   };
-  // A save that is being written, if the next one may be copied meanwhile.
+  // A whole save that is being written, if the next one may be copied meanwhile.
   struct InFlight {
     Save save;
     Image image;
@@ -184,6 +184,7 @@ class RunCore {
   void handle(const BeforeUpdate& event);
   void handle(const StepDone& event);
   void handle(const NoticeHeard& event);
+  void handle(const NoticeAnswered& event);
   void handle(const MachineWoke& event);
   void handle(const Superseded& event);
   void handle(const TimeReached& event);

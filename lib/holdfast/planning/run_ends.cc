@@ -43,11 +43,6 @@ void RunEnds::hear(const NoticeHeard& notice, SteadyTime now) {
       break;
   }
   const bool sleeps = notice.hibernates && !planted(Planted::takes_a_sleep_for_an_end);
-  if (notice.source == kAnotherRank || notice.source == kSleepOfAnotherRank) {  // the answer to its end
-    auto& others = notice.source == kAnotherRank ? others_end_ : others_sleep_;
-    if (others) others->policy = notice.policy;
-    return;
-  }
   const End end{.source = notice.source,
                 .at = notice.at,
                 .seen = now,
@@ -68,6 +63,15 @@ void RunEnds::hear(const NoticeHeard& notice, SteadyTime now) {
       known->guessed = end.guessed;
     }
   }
+}
+
+void RunEnds::answer(const NoticeAnswered& answered) {
+  const auto learn = [&](End& end) {
+    if (end.source == answered.source && end.seen == answered.seen) end.policy = answered.policy;
+  };
+  for (End& end : own_) learn(end);
+  if (others_end_) learn(*others_end_);
+  if (others_sleep_) learn(*others_sleep_);
 }
 
 // Without memory for another source, the first one's end comes as early.

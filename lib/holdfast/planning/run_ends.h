@@ -32,6 +32,14 @@ struct NoticeHeard {
   bool gives_up = false;  // with a stop: the run stops because no save succeeds
 };
 
+// OnNotice::callback: the program's answer to the end of `source` that was first seen then. It changes nothing
+// if that end is withdrawn meanwhile.
+struct NoticeAnswered {
+  int source = 0;
+  SteadyTime seen{};
+  OnNotice policy = OnNotice::train_on;
+};
+
 // What all votes told about ends: the time left at the vote; kNoEnd: no rank has announced one.
 struct EndsLeft {
   Duration any = kNoEnd;    // until the earliest end
@@ -57,6 +65,7 @@ class RunEnds {
   RunEnds() { own_.reserve(8); }  // as many sources as a run has: hear() then needs no memory
 
   void hear(const NoticeHeard& notice, SteadyTime now);
+  void answer(const NoticeAnswered& answered);
   // A vote of all ranks, posted at `posted`. `policy`: what the run does about the end of another rank's
   // machine.
   void hear_others(const EndsLeft& left, SteadyTime posted, SteadyTime now, OnNotice policy);

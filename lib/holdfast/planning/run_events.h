@@ -118,7 +118,8 @@ struct Arrived {
 struct CopyClosed {
   int image = 0;
   bool intact = true;
-};  // to CloseCopy
+  bool failed = false;  // the copy could not be made; its save has failed
+};                      // to CloseCopy
 struct SaveEnded {
   int save = 0;
   Outcome outcome = Outcome::durable;
@@ -127,7 +128,7 @@ struct WriterIdle {};  // the tidying after it is over
 struct VoteResult {
   Vote all;
 };  // to PostVote
-using Event = std::variant<WaitedEnough, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
+using Event = std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
                            EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke,
                            Superseded, RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, CameHome,
                            Staged, Arrived, CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
@@ -144,6 +145,7 @@ enum class Remark : std::uint8_t {
   outlived,
   awake,
   no_image,
+  not_kept,
   late_gives_up,
   spoiled,
   torn,

@@ -182,7 +182,7 @@ SteadyTime RunCore::limit_of_wait(SteadyTime since) const {
     const SteadyTime guess = ends_.earliest({.sleeps = RunEnds::Sleeps::left_out});
     const Duration beyond = std::max(kBeyondGuess, 3 * costs().commit.value_or(Duration::zero()));
     limit = named;
-    if (guess != kNever && (ends_.stop_requested() || guess > since)) {
+    if (guess != kNever && (ends_.stop_requested() || guess + beyond > since)) {
       limit = std::min(limit, guess + (planted(Planted::gives_up_at_a_guess) ? Duration::zero() : beyond));
     }
   }

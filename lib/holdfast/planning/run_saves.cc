@@ -188,7 +188,8 @@ void RunCore::hand_over() {
   open_->since = now_;
   writer_ = Writer::writing;
   emit(Write{open_->id, image_.id, open_->step, open_->round});
-  if (!options_.second_image || !alone() || image_.held) return;
+  // A share stays: the ranks write the next save together.
+  if (!options_.second_image || !leads() || image_.held || image_.part) return;
   in_flight_ = InFlight{.save = *open_, .image = image_};
   open_.reset();
   image_ = {};
@@ -343,6 +344,9 @@ void RunCore::handle(const CopyClosed& event) {
   if (event.intact && keeping_ == Keep::evaluation) {
     open_->state = Save::shelved;
     image_.state = Image::whole;
+  } else if (event.failed) {  // the next save is made when it is due
+    failing_ = true;
+    settle(Outcome::failed);
   } else if (event.intact || planted(Planted::submits_a_spoiled_copy)) {
     submit();
   } else {

@@ -133,15 +133,19 @@ void AsyncWriter::ask_to_stop() {
   // The process waits for the write in flight now, so it gets no speed limit.
   lift_limit();
   std::optional<Job> dropped;
+  bool rests = false;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
     dropped = std::exchange(waiting_, std::nullopt);
+    rests = !writing_;
     note_activity();
   }
   wake_.notify_one();
   if (dropped) {
     not_begun(*dropped, "the run ended");
+    tell_end(*dropped->handle, SaveListener::Outcome::failed);
+    if (rests && options_.listener != nullptr) options_.listener->writer_rests();
     dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
     idle_.notify_all();
   }
@@ -315,7 +319,7 @@ void AsyncWriter::note_failure(const std::string& text, FailureKind kind) noexce
   log_message(line.level, line.text);
 }
 
-void AsyncWriter::supersede(const char* reason) noexcept {
+bool AsyncWriter::supersede(const char* reason) noexcept {
   std::optional<Job> waiting;
   {
     const MutexLock lock(mutex_);
@@ -334,6 +338,7 @@ void AsyncWriter::supersede(const char* reason) noexcept {
   }
   idle_.notify_all();
   log_warning("{}; this attempt stops and leaves the directory alone", reason);
+  return waiting.has_value();
 }
 
 // The checkpoint is acknowledged: a failure from here on leaves files behind, but loses no work.
@@ -388,7 +393,8 @@ void AsyncWriter::look_around() noexcept {
   try {
     store_.check_claim();
   } catch (const SupersededError& error) {
-    supersede(error.what());
+    // A save that came while this thread looked is dropped, and no write follows that would tell its end.
+    if (supersede(error.what()) && options_.listener != nullptr) options_.listener->writer_rests();
   } catch (const std::exception& error) {
     log_debug("could not look for newer attempts: {}", what_of(error));  // the next commit looks again
   }

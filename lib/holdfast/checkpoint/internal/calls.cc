@@ -70,6 +70,7 @@ void Calls::tell_update() {
 }
 
 void Calls::at_boundary(Decision& decision) {
+  update_told_ = false;  // whatever update comes next is another one
   or_abandon([&] {
     const std::int64_t step = run_.step();
     run_.time.step(run_.clock.now(), run_.writer ? run_.writer->activity() : 0);
@@ -105,9 +106,14 @@ void Calls::lay_out() {
     engine_.saves.lay_out();
   } catch (const GroupError&) {
     throw;
-  } catch (const std::exception& error) {  // the first save will fail for the same reason, and log it
+  } catch (const std::exception& error) {
     run_.unsavable.learn_from(error);
-    log_debug("the file could not be laid out: {}", what_of(error));
+    // Alone it counts as a failed save, because none can be made now. Ranks learn of it by the first save.
+    if (engine_.others.alone()) {
+      engine_.saves.failed(what_of(error));
+    } else {
+      log_debug("the file could not be laid out: {}", what_of(error));
+    }
   }
 }
 
@@ -186,20 +192,29 @@ void Calls::enter_evaluation() {
   evaluating_ = true;
   unfinished_ = false;
   engine_.boundary.owe_evaluation(true);
-  tell_update();
-  const bool again = engine_.others.evaluation_begins();
-  engine_.saves.renew();
-  driver_.call(run::EvaluationBegun{run_.step(), again});
+  try {
+    tell_update();
+    const bool again = engine_.others.evaluation_begins();
+    engine_.saves.renew();
+    driver_.call(run::EvaluationBegun{run_.step(), again});
+  } catch (...) {  // the scope does not come to be, so its destructor will not do this
+    leave_evaluation(true);
+    throw;
+  }
 }
 
-void Calls::leave_evaluation(bool thrown_out) {
+void Calls::leave_evaluation(bool thrown_out) noexcept {
   evaluating_ = false;
   const bool broken = unfinished_ || thrown_out;
   if (broken && (thrown_out || engine_.others.alone())) engine_.boundary.disturb();
   engine_.boundary.owe_evaluation(broken || engine_.boundary.disturbed());
   if (engine_.end.over()) return;
   if (!broken) engine_.saves.renew();
-  driver_.call(run::EvaluationEnded{.thrown = thrown_out, .cut_short = unfinished_});
+  try {
+    driver_.call(run::EvaluationEnded{.thrown = thrown_out, .cut_short = unfinished_});
+  } catch (const std::exception& error) {  // a destructor must not throw
+    log_warning("the end of the evaluation at step {}: {}", run_.step(), what_of(error));
+  }
 }
 
 // The end.
@@ -210,7 +225,7 @@ void Calls::finish() {
     driver_.listener().end();
     engine_.heartbeat.ending();
     tell_update();
-    const std::string why = driver_.reason();
+    std::string why = driver_.reason();
     const bool told = !why.empty();
     if (told && run_.writer) run_.writer->leave_soon();
     // It reads all frozen weights, which takes time.
@@ -220,6 +235,8 @@ void Calls::finish() {
     engine_.saves.renew();
     if (!stale && !unsure && engine_.others.leads() && !driver_.covered()) engine_.saves.tell_changes();
     const RunDriver::Answer answer = driver_.call(run::FinishCalled{run_.step(), stale});
+    // A stop may have been heard in the call, by the last vote or while frozen weights were read.
+    if (why.empty() && answer.exit->how != run::Ending::complete) why = driver_.reason();
     run_.started.receipt.close();
     if (engine_.others.leads()) {
       engine_.others.settle("the run has ended");

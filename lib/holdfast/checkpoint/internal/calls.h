@@ -29,7 +29,7 @@ class Calls {
   void save_best(const std::string& name, double value);
   void enter_evaluation();
   void cut_short() { unfinished_ = true; }
-  void leave_evaluation(bool thrown_out);
+  void leave_evaluation(bool thrown_out) noexcept;
   void finish();
   // The Checkpointer is destroyed: other ranks no longer wait for this one.
   void leave() noexcept;

@@ -20,8 +20,7 @@ NoticeListener::NoticeListener(Run& run, RunDriver& driver, OtherRanks& others)
       watch_(run.clock,
              {.pending = [this] { return driver_.pending(); },
               .respond = [this] { driver_.look(); },
-              // Another rank may call.
-              .waits = [this, calls = leads_ && !others.alone()] { return calls && driver_.evaluating(); },
+              .waits = [this] { return driver_.has_work(); },
               // The training looks at notices between steps alone, and a step may be longer than deaf_after.
               .patience =
                   [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },

@@ -24,6 +24,8 @@ constexpr Duration kSameEnd = std::chrono::seconds(1);
 constexpr Duration kOwnWait = std::chrono::seconds(30);
 // Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
 constexpr Duration kOutcomeWait = std::chrono::hours(1);
+// What a thread of this rank still has to do after a share is written.
+constexpr Duration kRest = std::chrono::seconds(5);
 // Rank 0 may still be in an earlier evaluation.
 constexpr std::size_t kStillWanted = 2;
 
@@ -167,6 +169,7 @@ std::optional<run::Vote> OtherRanks::result(std::optional<Duration> left, At at)
   const bool gathers = at_end             ? agreed.torn < 0 && !over
                        : agreed.stop >= 0 ? !agreed.hopeless()
                                           : saves || agreed.pause >= 0;
+  if (saves && plan_ != 0) ++shared_saves_;
   if (leads() && saves && plan_ != 0) {
     const MutexLock lock(mutex_);
     const auto place =
@@ -245,7 +248,7 @@ void OtherRanks::limit_patience() noexcept {
   group_->patience().end_by(until);
 }
 
-SharedWriteOptions OtherRanks::limits(int round) const {
+SharedWriteOptions OtherRanks::limits() const {
   const WritingOptions& writing = run_.options.writing;
   // The limit is the volume's, and all ranks write to it.
   SharedWriteOptions limits{
@@ -253,7 +256,8 @@ SharedWriteOptions OtherRanks::limits(int round) const {
               .write_limit = writing.write_limit / group_->world_size(),
               .clock = &run_.clock,
               .limit_lifted = &group_->limit_lifted(),
-              .recheck = {.round = static_cast<std::uint64_t>(round + run_.started.record.attempt)}},
+              // One a save, so that the saves look at all pieces in turn.
+              .recheck = {.round = shared_saves_ + static_cast<std::uint64_t>(run_.started.record.attempt)}},
       .patience = &group_->patience()};
   limits.begin_within = std::min(limits.begin_within, longest_wait());
   limits.reports_within = std::min(limits.reports_within, longest_wait());
@@ -287,7 +291,7 @@ void OtherRanks::join(WriteRequest& request, const Staged& staged, int round, bo
   SharedSave shared{
       .plan = request.plan, .shares = staged.shares, .number = static_cast<std::uint64_t>(round)};
   request.others =
-      std::make_shared<LedSave>(group_->shared(), request.snapshot->step, std::move(shared), limits(round));
+      std::make_shared<LedSave>(group_->shared(), request.snapshot->step, std::move(shared), limits());
 }
 
 void OtherRanks::hand_share(const run::Write& action, Staged staged, const BegunSave& save) {
@@ -297,7 +301,7 @@ void OtherRanks::hand_share(const run::Write& action, Staged staged, const Begun
                     .step = action.step,
                     .snapshot = std::move(staged.snapshot),
                     .own = std::exchange(share_own_, {}),
-                    .how = limits(action.round),
+                    .how = limits(),
                     .handle = save};
   share.ended = [this, save_id = action.save](SharedOutcome::Kind kind) {
     switch (kind) {
@@ -313,17 +317,18 @@ void OtherRanks::hand_share(const run::Write& action, Staged staged, const Begun
   writer_->hand(std::move(share));
 }
 
-void OtherRanks::decline(int round, const std::string& failure) {
+void OtherRanks::decline(int round, const NotStaged& failure) {
   if (alone()) return;
   const auto number = static_cast<std::uint64_t>(round);
   if (leads()) {
     const auto step = pay(round);
     if (!step) return;
-    return failure.empty() ? group_->shared().leave_out(*step, number)
-                           : group_->shared().decline(*step, failure, number);
+    return failure.step == *step ? group_->shared().decline(*step, failure.why, number)
+                                 : group_->shared().leave_out(*step, number);
   }
   if (round != round_ || plan_ == 0) return;
-  const std::string why = failure.empty() ? "it still writes its share of the save before" : failure;
+  const std::string why =
+      failure.step == run_.step() ? failure.why : "it still writes its share of the save before";
   log_error("this rank takes no part in the save of step {}: {}", run_.step(), why);
   group_->shared().decline(run_.step(), why, number);
   tell_own();
@@ -519,6 +524,8 @@ std::string OtherRanks::ask_for_stops() noexcept {
 void OtherRanks::limit_waits(Duration grace) noexcept {
   if (!alone()) group_->patience().end_by(run_.clock.now() + grace);
 }
+
+bool OtherRanks::rests() const { return !writer_ || writer_->wait_idle(kRest); }
 
 void OtherRanks::settle(const char* why) noexcept {
   if (alone()) return;

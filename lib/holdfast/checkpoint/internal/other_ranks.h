@@ -53,8 +53,8 @@ class OtherRanks {
   enum class At { boundary, pause, last_boundary, end };
   std::optional<run::Vote> result(std::optional<Duration> left, At at);
   // The rank that was told to stop, and the rank whose memory is torn; −1: none.
-  int told_to_stop() const { return stop_; }
-  int torn() const { return torn_; }
+  int told_to_stop() const { return stop_.load(std::memory_order_relaxed); }  // any thread
+  int torn() const { return torn_.load(std::memory_order_relaxed); }
   // The longest time in which bring_together() waited for others.
   Duration agreement() const { return Duration(agreement_.load(std::memory_order_relaxed)); }  // any thread
   // Collects on rank 0 the state of which other ranks hold parts. Collective.
@@ -63,7 +63,7 @@ class OtherRanks {
   bool save_was_spoiled();
 
   // Saves.
-  std::int64_t plan() const { return !leads() || owes(round_) ? plan_ : 0; }
+  std::int64_t plan() const { return !leads() || owes(round_) ? plan_ : 0; }  // of the newest vote
   void add_values(Measurements& measurements);
   void note_best(const std::string& name, double value) { best_[name] = value; }
   // A save of this rank has an image now.
@@ -71,8 +71,14 @@ class OtherRanks {
   // Any thread. Adds to `request` what the writer needs from others.
   void join(WriteRequest& request, const Staged& staged, int round, bool has_all);
   void hand_share(const run::Write& action, Staged staged, const BegunSave& save);
-  // Any thread. This rank takes no part in the save of that vote; empty: no failure is the reason.
-  void decline(int round, const std::string& failure);
+  // Why a step could not be staged.
+  struct NotStaged {
+    std::int64_t step = -1;
+    std::string why;
+  };
+  // This rank takes no part in the save of that vote. `failure` counts if it is of that save's step. Rank 0:
+  // any thread; others: the training thread.
+  void decline(int round, const NotStaged& failure);
   // Rank 0 writes alone: sends what this rank alone has. Returns the save's handle.
   SaveHandle send_own();
   // The loop ends with this step: what is sent of it from here on is this rank's own state now.
@@ -106,7 +112,7 @@ class OtherRanks {
   void limit_waits(Duration grace) noexcept;
   // Shorter than the time after which others count this rank as lost: it does not vote while it waits.
   Duration longest_wait() const { return group_->channel().timeout() / 2; }
-  bool rests() const { return !writer_ || !writer_->busy(); }
+  bool rests() const;
   // Any save that is open has failed; rank 0 owes nothing.
   void settle(const char* why) noexcept;
   // Ends the thread that writes shares.
@@ -120,7 +126,7 @@ class OtherRanks {
   // The step of that save; nullopt: nothing is owed for it.
   std::optional<std::int64_t> pay(int round) noexcept;
   void limit_patience() noexcept;
-  SharedWriteOptions limits(int round) const;
+  SharedWriteOptions limits() const;
   std::function<void()> bring_own_of_others(const Snapshot& snapshot) const;
   void tell_own();
   std::string own_now(std::int64_t step);
@@ -134,9 +140,11 @@ class OtherRanks {
   std::optional<run::Vote> own_vote_;  // alone: the result
   SteadyTime asked_since_{};
   int round_ = 0;  // results learned: the same number on all ranks
+  // Agreed saves of which all write shares: the same number on all ranks.
+  std::atomic<std::uint64_t> shared_saves_{0};
   std::int64_t plan_ = 0;
   std::optional<SteadyTime> patient_until_;
-  int stop_ = -1, torn_ = -1;
+  std::atomic<int> stop_{-1}, torn_{-1};
   std::uint64_t spoiled_ = 0;
   std::atomic<Duration::rep> agreement_{0};
 

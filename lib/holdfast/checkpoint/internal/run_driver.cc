@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -76,11 +77,13 @@ void RunDriver::begin() {
       .durable = started.durable.step,
       .started = run_.clock.now()});
   run::Actions none;
-  for (const Notice& notice : run_.monitor.notices()) consider(event_of(notice), none);
+  for (const Notice& notice : run_.monitor.standing_notices()) consider(event_of(notice), none);
   run_.monitor.take_risk();
   if (run_.monitor.take_checkpoint_request()) {
     consider(run::NoticeHeard{.kind = NoticeKind::checkpoint_now}, none);
   }
+  // The writer's thread may have found it before the core existed.
+  if (run_.writer && run_.writer->superseded()) consider(run::Superseded{}, none);
   quiet_ = {};
   begun_.store(true, std::memory_order_release);
 }
@@ -150,16 +153,42 @@ void RunDriver::take(const run::Action& action, run::Actions& now) {
                      now.push_back(write);
                    },
                    [&](const run::Settle& settle) { now.push_back(settle); },
-                   [&](const run::Decline& decline) { now.push_back(decline); },
                    [&](const run::CallForHelp& help) { now.push_back(help); },
                    [&](const run::Say& say) { now.push_back(say); },
                    [&](const auto& of_training) {
-                     if (count_ < kMostWaiting) waiting_[(first_ + count_++) % kMostWaiting] = of_training;
+                     using A = std::decay_t<decltype(of_training)>;
+                     if constexpr (std::is_same_v<A, run::Exit>) exit_ = of_training;
+                     // Rank 0's debts have a lock; what others tell is their training thread's.
+                     if constexpr (std::is_same_v<A, run::Decline>) {
+                       if (others_.leads()) return now.push_back(of_training);
+                     }
+                     if (count_ < kMostWaiting) {
+                       waiting_[(first_ + count_++) % kMostWaiting] = of_training;
+                     } else {
+                       log_error("a bug of Holdfast: the training thread has too much to do, and leaves some out");
+                     }
                    }},
              action);
 }
 
+// After a notice. The monitor tells one notice at a time, so nothing that may call the program is done there:
+// its on_save may ask for a save, which is a notice.
+void RunDriver::carry_out_noticed() noexcept {
+  run::Actions actions;
+  bool calls = false;
+  {
+    const MutexLock lock(mutex_);
+    calls = std::exchange(calls_, false);
+    if (noticed_.empty() && !calls) return;
+    actions = noticed_;
+    noticed_.clear();
+  }
+  if (calls) others_.call(true);
+  carry_out(actions);
+}
+
 void RunDriver::carry_out(const run::Actions& actions) noexcept {
+  saves_.bury();
   for (const run::Action& action : actions) {
     std::visit(Cases{[&](const run::Write& write) {
                        if (saves_.write(write)) return;
@@ -167,17 +196,18 @@ void RunDriver::carry_out(const run::Actions& actions) noexcept {
                        give(run::WriterIdle{});
                      },
                      [&](const run::Settle& settle) { saves_.settle(settle); },
-                     [&](const run::Decline& decline) {
-                       try {
-                         others_.decline(decline.round, saves_.why_not_staged());
-                       } catch (const std::exception& error) {
-                         log_warning("the other ranks could not be told that a save is left out: {}",
-                                     what_of(error));
-                       }
-                     },
+                     [&](const run::Decline& decline) { this->decline(decline.round); },
                      [&](const run::CallForHelp&) { others_.call(true); },
                      [&](const run::Say& said) { say(said); }, [](const auto&) {}},
                action);
+  }
+}
+
+void RunDriver::decline(int round) noexcept {
+  try {
+    others_.decline(round, saves_.why_not_staged());
+  } catch (const std::exception& error) {
+    log_warning("the other ranks could not be told that a save is left out: {}", what_of(error));
   }
 }
 
@@ -194,6 +224,14 @@ bool RunDriver::next_waiting(run::Action& next) {
 
 RunDriver::Answer RunDriver::call(const run::Event& event) {
   Answer answer;
+  {
+    const MutexLock lock(mutex_);
+    if (core_ && core_->over()) {  // nothing is decided any more
+      answer.exit = exit_;
+      return answer;
+    }
+  }
+  listener_.heard();
   in_call_ = call_of(event);
   waits_since_ = said_ = run_.clock.now();
   waited_ = Duration::zero();
@@ -208,10 +246,17 @@ RunDriver::Answer RunDriver::call(const run::Event& event) {
     give(event);
     if (begins && !others_.alone() && others_.leads()) listener_.wake();
     run::Action next;
-    while (in_call_ != run::Call::none) next_waiting(next) ? perform(next, answer) : wait(answer);
+    while (in_call_ != run::Call::none) {
+      carry_out_noticed();
+      if (next_waiting(next)) {
+        perform(next, answer);
+        waited_ = Duration::zero();
+      } else {
+        wait(answer);
+      }
+    }
   } catch (...) {
-    const MutexLock lock(mutex_);
-    count_ = 0;
+    drop_waiting();
     voting_ = false;
     in_call_ = run::Call::none;
     waiting_time_.reset();
@@ -234,6 +279,17 @@ RunDriver::Answer RunDriver::call(const run::Event& event) {
   return answer;
 }
 
+// The call ends with an exception. The core must not wait for what is not done.
+void RunDriver::drop_waiting() noexcept {
+  run::Action dropped;
+  while (next_waiting(dropped)) {
+    if (const auto* const stage = std::get_if<run::Stage>(&dropped)) give(run::Staged{stage->image, false});
+    if (const auto* const close = std::get_if<run::CloseCopy>(&dropped)) {
+      give(run::CopyClosed{.image = close->image, .intact = false});
+    }
+  }
+}
+
 void RunDriver::perform(const run::Action& action, Answer& answer) {
   const bool copies =
       std::holds_alternative<run::Stage>(action) || std::holds_alternative<run::CloseCopy>(action);
@@ -247,6 +303,7 @@ void RunDriver::perform(const run::Action& action, Answer& answer) {
                      if (staged.ok && stage.copy == run::Copy::by_device) give(run::Arrived{stage.image});
                    },
                    [&](const run::CloseCopy& close) { give(saves_.close_copy(close.image, in_call_)); },
+                   [&](const run::Decline& declined) { decline(declined.round); },
                    [&](const run::SendShare&) { others_.send_share(); },
                    [&](const run::SendOwn&) { answer.save = others_.send_own(); },
                    [&](const run::PostVote& vote) {
@@ -326,6 +383,7 @@ void RunDriver::wait(Answer& /*answer*/) {
         waited_ += kCallSlice;
       } else {
         sleep = std::clamp<Duration>(wake_ - run_.clock.now(), Duration::zero(), kPauseSlice);
+        waited_ += sleep;
       }
     }
     // Others count this rank as lost if it waits for its own disk for longer.
@@ -368,6 +426,7 @@ void RunDriver::hear_others(const run::Vote& all) {
     consider(run::VoteResult{all}, actions);
     look(end_now, sleep_now, stops);
   }
+  carry_out(actions);
   const auto tell = [this](const Notice& notice) {
     run_.ledger.notice(notice);
     const std::string left =
@@ -402,11 +461,11 @@ void RunDriver::hear_others(const run::Vote& all) {
     stop.guessed = all.left.named == run::kNoEnd;
     tell(stop);
     listener_.wake();  // it watches whether the program leaves its loop
+    if (run_.writer) run_.writer->leave_soon();
   }
   if (!others_.leads() && run_.monitor.deadline() && !run_.monitor.stop_requested()) {
     run_.monitor.dismiss(now - kOutlivedByOthers);
   }
-  carry_out(actions);
 }
 
 // Notices.
@@ -425,7 +484,9 @@ run::NoticeHeard RunDriver::event_of(const Notice& notice) {
   if (policy == OnNotice::callback) {
     policy = decided_ && decided_->source == source ? decided_->policy : OnNotice::train_on;
   }
-  if (notice.hibernates) asleep_ = run_.clock.asleep();
+  // A source may repeat the notice after the machine has slept, before the training looks.
+  const bool sleeps = core_ && core_->ends().earliest({.sleeps = run::RunEnds::Sleeps::alone}) != run::kNever;
+  if (notice.hibernates && !sleeps) asleep_ = run_.clock.asleep();
   return {.source = source,
           .kind = notice.kind,
           .at = notice.deadline.value_or(run::kNever),
@@ -444,12 +505,22 @@ void RunDriver::hear(const Notice& notice) noexcept {
     if (notice.kind == NoticeKind::checkpoint_now && !run_.monitor.take_checkpoint_request()) return;
     if (notice.kind == NoticeKind::at_risk && !run_.monitor.take_risk()) return;
     consider(event_of(notice), actions);
+    for (const run::Action& action : actions) {
+      if (std::holds_alternative<run::CallForHelp>(action)) {
+        calls_ = true;
+      } else if (noticed_.size() < run::Actions::kMost) {
+        noticed_.push_back(action);
+      } else {
+        log_error("a bug of Holdfast: notices have led to more than can be done, and some is left out");
+      }
+    }
   }
+  // A run that is told to stop leaves deletions to the next start.
+  if (notice.kind == NoticeKind::stop && run_.writer) run_.writer->leave_soon();
   if (notice.kind == NoticeKind::at_risk) {
     log_info("the machine is at risk: a save now, and the interval is halved for {}",
              format_duration(kRiskLastsFor));
   }
-  carry_out(actions);
 }
 
 void RunDriver::standby_is_ready(bool so) noexcept { give(run::StandbyReady{so}); }
@@ -466,7 +537,9 @@ void RunDriver::ask_the_program() {
       decided_.reset();
       return;
     }
-    if (decided_ && decided_->source == standing->source && decided_seen_ == standing->seen) return;
+    if (decided_ && decided_->source == standing->source && decided_->seen == standing->seen) return;
+    // Rank 0 decides for all, about the ends of other ranks' machines as well.
+    if (!others_.leads() && standing->source < 0) return;
     end = *standing;
   }
   Notice notice{.source = "another rank", .kind = NoticeKind::deadline, .text = kOthersEnd};
@@ -478,15 +551,10 @@ void RunDriver::ask_the_program() {
   notice.guessed = end.guessed;
   notice.seen = end.seen;
   const OnNotice policy = ask_policy(options, notice, run_.clock.now());
-  const run::NoticeHeard answer{.source = end.source,
-                                .at = end.at,
-                                .guessed = end.guessed,
-                                .hibernates = end.hibernates,
-                                .policy = policy};
+  const run::NoticeAnswered answer{.source = end.source, .seen = end.seen, .policy = policy};
   {
     const MutexLock lock(mutex_);
     decided_ = answer;
-    decided_seen_ = end.seen;
   }
   give(answer);
 }
@@ -504,6 +572,7 @@ void RunDriver::look_at_sleep() noexcept {
 
 void RunDriver::look() noexcept {
   if (!begun()) return;
+  carry_out_noticed();
   try {
     if (!others_.alone() && others_.leads() && evaluating()) {
       if (others_.called()) give(run::HelpCalled{});
@@ -535,7 +604,13 @@ run::Quiet RunDriver::quiet() const {
 bool RunDriver::pending() const noexcept {
   if (!begun()) return run_.monitor.pending();
   const MutexLock lock(mutex_);
-  return core_->pending();
+  return core_->ends().pending() || core_->must_look();
+}
+
+bool RunDriver::has_work() const noexcept {
+  const MutexLock lock(mutex_);
+  const bool called = evaluating() && !others_.alone() && others_.leads();  // another rank may call
+  return core_ && (!noticed_.empty() || calls_ || called || (evaluating() && wake_ != run::kNever));
 }
 
 bool RunDriver::must_stop() const noexcept {
@@ -626,6 +701,8 @@ void RunDriver::save_ends(const SaveHandle::Shared& /*save*/, Outcome outcome) n
   give(run::SaveEnded{writing_, outcome == Outcome::durable      ? run::Outcome::durable
                                 : outcome == Outcome::superseded ? run::Outcome::superseded
                                                                  : run::Outcome::failed});
+  // What asked for it still stands, and the training thread may be busy for long.
+  if (outcome != Outcome::durable && evaluating()) listener_.wake();
 }
 
 }}}  // namespace holdfast::v0_2::internal

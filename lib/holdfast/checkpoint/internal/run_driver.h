@@ -2,8 +2,9 @@
 // its events, and its actions become effects.
 //
 // The thread that brings an event carries out the actions that need no training thread, after it has released
-// the lock: they may call the program's on_save, which may come back here. The others wait in a queue for the
-// training thread, which performs them inside the call that they belong to.
+// the lock: they may call the program's on_save, which may come back here. Actions after a notice wait for
+// look() or a call, because the monitor holds a lock while it tells. The others wait for the training thread,
+// which performs them inside the call that they belong to.
 //
 // Errors: call() passes on those of OtherRanks, and of a late result. Without memory an event is not lost.
 // Threads: call(), begin() and interrupted() the training thread; other methods any.
@@ -63,7 +64,10 @@ class RunDriver final : public SaveListener {
   // Work for a notice that needs no training thread: the watch's thread looks about once a second.
   void look() noexcept;
 
+  // Something was heard that the training has not looked at.
   bool pending() const noexcept;
+  // look() has something to do, or may soon.
+  bool has_work() const noexcept;
   bool evaluating() const noexcept { return evaluating_.load(std::memory_order_relaxed); }
   bool must_stop() const noexcept;
   bool covered() const noexcept;
@@ -78,7 +82,7 @@ class RunDriver final : public SaveListener {
   // Why the run stops; empty while it does not.
   std::string reason() const noexcept;
   void learn_lives(const std::vector<MachineLife>& lives) noexcept;
-  bool several() const { return !others_.alone(); }
+  bool leads() const { return others_.leads(); }
   // The writer has a save, or tidies up after it.
   bool writing() const noexcept { return in_flight_.load() != 0; }
 
@@ -95,6 +99,9 @@ class RunDriver final : public SaveListener {
   void consider(run::Event event, run::Actions& now) HOLDFAST_REQUIRES(mutex_);
   void take(const run::Action& action, run::Actions& now) HOLDFAST_REQUIRES(mutex_);
   void carry_out(const run::Actions& actions) noexcept;
+  void carry_out_noticed() noexcept;
+  void drop_waiting() noexcept;
+  void decline(int round) noexcept;
   void perform(const run::Action& action, Answer& answer);
   void say(const run::Say& said) noexcept;
   void too_late(std::int64_t step) noexcept;
@@ -118,12 +125,14 @@ class RunDriver final : public SaveListener {
   std::optional<run::RunCore> core_ HOLDFAST_GUARDED_BY(mutex_);
   std::array<run::Action, kMostWaiting> waiting_ HOLDFAST_GUARDED_BY(mutex_);
   std::size_t first_ HOLDFAST_GUARDED_BY(mutex_) = 0, count_ HOLDFAST_GUARDED_BY(mutex_) = 0;
+  run::Actions noticed_ HOLDFAST_GUARDED_BY(mutex_);  // for look() or a call
+  bool calls_ HOLDFAST_GUARDED_BY(mutex_) = false;    // the same: CallForHelp
+  std::optional<run::Exit> exit_ HOLDFAST_GUARDED_BY(mutex_);
   SteadyTime wake_ HOLDFAST_GUARDED_BY(mutex_) = run::kNever;
   run::Quiet quiet_ HOLDFAST_GUARDED_BY(mutex_){};
   std::vector<std::pair<const void*, std::string>> sources_
       HOLDFAST_GUARDED_BY(mutex_);                                       // the core's numbers of sources
-  std::optional<run::NoticeHeard> decided_ HOLDFAST_GUARDED_BY(mutex_);  // what the program has answered, and
-  SteadyTime decided_seen_ HOLDFAST_GUARDED_BY(mutex_){};                // about which notice
+  std::optional<run::NoticeAnswered> decided_ HOLDFAST_GUARDED_BY(mutex_);  // what the program has answered
   Duration asleep_ HOLDFAST_GUARDED_BY(mutex_){};   // Clock::asleep() when a hibernation was announced
   std::string reason_ HOLDFAST_GUARDED_BY(mutex_);  // of the stop that the program was told
   bool left_ HOLDFAST_GUARDED_BY(mutex_) = false;
@@ -138,7 +147,7 @@ class RunDriver final : public SaveListener {
   bool ends_ = false;  // the vote is that of the end
   bool voting_ = false, pausing_ = false, said_pause_ = false, tells_outcome_ = false;
   SteadyTime waits_since_{}, said_{};
-  Duration waited_{};  // in slices, because a test's clock may stand still
+  Duration waited_{};  // since the last action; in slices, because a test's clock may stand still
   std::optional<TrainingTime::Pause> pause_;
   std::optional<Waiting> waiting_time_;
   bool result_failed_ = false;

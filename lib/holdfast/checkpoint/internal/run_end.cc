@@ -55,8 +55,8 @@ void RunEnd::break_off(const Error& error) noexcept {
   driver_.listener().end();
   if (driver_.begun()) {
     try {
-      const bool of_ranks = driver_.several();
-      const Duration within = of_ranks ? Duration(std::chrono::seconds(10)) : Duration::max();
+      // Rank 0 waits for the others' shares as long as its patience lasts, and for its own write.
+      const Duration within = driver_.leads() ? Duration::max() : Duration(std::chrono::seconds(10));
       driver_.call(run::RankLost{code_, within});
     } catch (const std::exception& what) {
       log_warning("what was being written is left behind: {}", what_of(what));

@@ -59,6 +59,11 @@ void RunDriver::say(const run::Say& said) noexcept {
       return log_warning(
           "step {} is not saved now: the save before is being written, and no image became free in time",
           said.step);
+    case run::Remark::not_kept:
+      return log_error(
+          "step {}: the only image is still being written; a stop inside this evaluation commits nothing "
+          "newer",
+          said.step);
     case run::Remark::late_gives_up:
       return log_warning(
           "before_update() was not called before the update of step {}: the save in progress is dropped and "

@@ -71,8 +71,11 @@ BegunSave Saves::begin_save(int save, std::int64_t step, bool asked) {
   auto handle =
       std::make_shared<SaveHandle::Shared>(step, SaveStatus::staging, run_.time.boundary(), asked, run_.book);
   const MutexLock lock(mutex_);
+  // Another thread may have begun it meanwhile: a save has one handle.
+  if (const Open* const known = find_open(save)) return known->handle;
   open_.push_back({.save = save, .handle = handle});
   newest_ = SaveHandle(handle);
+  recent_[static_cast<std::size_t>(save) % recent_.size()] = {save, newest_};
   return handle;
 }
 
@@ -86,6 +89,8 @@ SaveHandle Saves::handle(int save, std::int64_t step) noexcept {
   {
     const MutexLock lock(mutex_);
     if (const Open* const open = find_open(save)) return SaveHandle(open->handle);
+    const auto& recent = recent_[static_cast<std::size_t>(save) % recent_.size()];
+    if (save > 0 && recent.first == save) return recent.second;
     if (newest_.step() == step) return newest_;
   }
   try {
@@ -122,8 +127,10 @@ run::Staged Saves::stage(const run::Stage& action, bool at_end) {
   run::Staged answer{.image = action.image};
   BegunSave save;
   const SteadyTime called = run_.clock.now();
-  why_not_staged_.clear();
+  bury();
   try {
+    // Memory that an update has changed in part is no step.
+    if (boundary_.updating()) throw Error("an update has begun, and no after_step() has ended it");
     {
       const MutexLock lock(mutex_);
       last_ = {};
@@ -168,7 +175,9 @@ run::Staged Saves::stage(const run::Stage& action, bool at_end) {
       copying_ = 0;
       copied_for_ = nullptr;
     }
-    fail(std::move(save));
+    std::string why = fail(save);
+    const MutexLock lock(mutex_);
+    not_staged_ = {.step = action.step, .why = std::move(why)};
     answer.ok = false;
   }
   return answer;
@@ -182,7 +191,12 @@ void Saves::read_result() noexcept {
   }
 }
 
-void Saves::fail(BegunSave save) noexcept {
+OtherRanks::NotStaged Saves::why_not_staged() const {
+  const MutexLock lock(mutex_);
+  return not_staged_;
+}
+
+std::string Saves::fail(const BegunSave& save) noexcept {
   FailureKind kind = FailureKind::lasts;
   std::string text = text_or_out_of_memory([&] {
     return "staging step " + std::to_string(run_.step()) +
@@ -198,7 +212,7 @@ void Saves::fail(BegunSave save) noexcept {
     log_error("this rank's share of step {} could not be copied: {}", run_.step(), text);
   }
   if (save) save->settle(SaveStatus::failed, text);
-  why_not_staged_ = std::move(text);
+  return text;
 }
 
 const RunRecord& Saves::record() {
@@ -363,6 +377,7 @@ run::CopyClosed Saves::close_copy(int image, run::Call in_call) {
     tells = !evaluates;
   } catch (...) {
     fail(save);
+    answer.failed = true;
   }
   // Without the lock, because it calls on_save.
   if (tells && save) save->staged(run_.clock.now());
@@ -377,18 +392,27 @@ void Saves::free_image(int image) noexcept {
     copied_for_ = nullptr;
     whole_ = false;
   }
-  Image freed;
-  std::unique_ptr<LateCopy> copy;  // destroyed before its image
+  Freed freed;
   const MutexLock lock(mutex_);
   if (shelved_image_ == image && image > 0) {
-    copy = std::move(shelved_copy_);
+    freed.copy = std::move(shelved_copy_);
     shelved_image_ = 0;
     shelved_ = false;
   }
   Image* const one = image > 0 ? find(image) : nullptr;
   if (one == nullptr) return;
-  std::swap(*one, freed);
-  if (keeps_last_ && freed.staged && !freed.staged.shares) last_ = std::move(freed.staged);
+  std::swap(*one, freed.image);
+  Staged& staged = freed.image.staged;
+  if (keeps_last_ && staged && !staged.shares) last_ = std::move(staged);
+  const auto place =
+      std::find_if(freed_.begin(), freed_.end(), [](const Freed& other) { return other.image.id == 0; });
+  if (place != freed_.end()) *place = std::move(freed);
+}
+
+void Saves::bury() noexcept {
+  std::array<Freed, 4> freed;
+  const MutexLock lock(mutex_);
+  if (freed_.front().image.id != 0) std::swap(freed, freed_);
 }
 
 bool Saves::write(const run::Write& action) noexcept {
@@ -414,7 +438,7 @@ bool Saves::write(const run::Write& action) noexcept {
     }
     {
       const MutexLock lock(mutex_);
-      find_open(action.save)->given = true;
+      if (Open* const open = find_open(action.save)) open->given = true;
     }
     save->staged(run_.clock.now());
     if (!others_.leads()) {

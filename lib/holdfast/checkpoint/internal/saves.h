@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "holdfast/base/mutex.h"
@@ -43,8 +44,10 @@ class Saves {
   bool copy_open() const { return copier_.open() || shelved_.load(std::memory_order_relaxed); }
   // An evaluation begins: its code may change the memory that is being copied.
   void complete_copy() noexcept { copier_.complete(); }
-  // Any thread. A copy that is open ends with its image.
+  // Any thread. A copy that is open ends with its image. Its memory goes back with bury(), without the lock
+  // that the caller holds: to unmap gigabytes takes long.
   void free_image(int image) noexcept;
+  void bury() noexcept;
   // Any thread. False: nothing was given to the writer, and the save has failed.
   bool write(const run::Write& action) noexcept;
   // Any thread. The save is over; the writer has settled, or settles, what it was given.
@@ -61,8 +64,8 @@ class Saves {
   SaveHandle failed(const std::string& why);
   // Reads a result that came late. What it throws comes again at the program's next call.
   void read_result() noexcept;
-  // The newest failure to make an image; empty: it was made.
-  std::string why_not_staged() const { return why_not_staged_; }
+  // Any thread. The newest failure to make an image.
+  OtherRanks::NotStaged why_not_staged() const;
 
   // The record of images that are kept is made anew, with what is known now.
   void renew() noexcept;
@@ -107,7 +110,7 @@ class Saves {
   Staged make_independent();
   Staged renewed(Staged image);
   void tell_doubts();
-  void fail(BegunSave save) noexcept;
+  std::string fail(const BegunSave& save) noexcept;
   bool checks() const;
   bool changed_unseen() const;
   BegunSave begin_save(int save, std::int64_t step, bool asked) HOLDFAST_EXCLUDES(mutex_);
@@ -120,7 +123,6 @@ class Saves {
   const bool check_all_;  // HOLDFAST_CHECK_STAGING
   bool layout_tried_ = false, laid_out_ = false;
   Measurements measurements_;
-  std::string why_not_staged_;
   int checked_ = 0;  // copies that were compared with live memory
   Duration cost_{};
   bool keeps_last_ = false;
@@ -130,10 +132,18 @@ class Saves {
   std::vector<Open> open_ HOLDFAST_GUARDED_BY(mutex_);
   std::vector<BegunSave> unmeasured_ HOLDFAST_GUARDED_BY(mutex_);  // begun on other threads
   SaveHandle newest_ HOLDFAST_GUARDED_BY(mutex_);
+  // The newest handles: a save may be over before the call that began it returns.
+  std::array<std::pair<int, SaveHandle>, 4> recent_ HOLDFAST_GUARDED_BY(mutex_);
   Staged last_ HOLDFAST_GUARDED_BY(mutex_);
+  OtherRanks::NotStaged not_staged_ HOLDFAST_GUARDED_BY(mutex_);
+  struct Freed {
+    Image image;
+    std::unique_ptr<LateCopy> copy;  // destroyed before its image
+  };
+  std::array<Freed, 4> freed_ HOLDFAST_GUARDED_BY(mutex_);
 
   // While a copy beside the step is open:
-  int copying_ = 0;  // its image
+  std::atomic<int> copying_{0};  // its image
   BegunSave copied_for_;
   bool whole_ = false;  // it was copied inside after_step
   // A copy that an evaluation has completed: what has changed since is found before the next update.
