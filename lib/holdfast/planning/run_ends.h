@@ -4,7 +4,7 @@
 //   RunEnds ends;
 //   ends.hear({.source = 1, .kind = NoticeKind::deadline, .at = now + 2min}, now);
 //   if (const RunEnds::End* end = ends.standing()) …            // the end that the run plans for
-//   const SteadyTime named = ends.earliest({.named = true, .after = now});   // it forbids saves that end later
+//   const SteadyTime named = ends.earliest({.named = true, .after = now});   // it forbids later saves
 //
 // Errors: std::bad_alloc. Threads: a value.
 #pragma once
@@ -32,8 +32,8 @@ struct NoticeHeard {
   bool gives_up = false;  // with a stop: the run stops because no save succeeds
 };
 
-// OnNotice::callback: the program's answer to the end of `source` that was first seen then. It changes nothing
-// if that end is withdrawn meanwhile.
+// OnNotice::callback: the program's answer to the end of `source` that was first seen then. It changes
+// nothing if that end is withdrawn meanwhile.
 struct NoticeAnswered {
   int source = 0;
   SteadyTime seen{};

@@ -128,10 +128,11 @@ struct WriterIdle {};  // the tidying after it is over
 struct VoteResult {
   Vote all;
 };  // to PostVote
-using Event = std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
-                           EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke,
-                           Superseded, RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, CameHome,
-                           Staged, Arrived, CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
+using Event =
+    std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
+                 EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke, Superseded,
+                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, CameHome, Staged, Arrived,
+                 CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
 
 // How the state is copied: at once; beside the next step, up to its update; by the device, while the run goes
 // on.

@@ -233,7 +233,8 @@ void RunCore::save_together() {
   Copy copy = options_.on_device ? Copy::by_device : Copy::whole;
   // A copy beside the step ends only at the next update, and an urgent save may not have that time.
   // Ranks that write shares of one file copy at once.
-  if ((alone() || votes_.agreed.alone) && beside_step_works_ && update_announced_ && !urgent) copy = Copy::beside_step;
+  if ((alone() || votes_.agreed.alone) && beside_step_works_ && update_announced_ && !urgent)
+    copy = Copy::beside_step;
   begin({.asked = wanted_ || urgent, .copy = copy});
 }
 

@@ -131,7 +131,7 @@ class RunDriver final : public SaveListener {
   SteadyTime wake_ HOLDFAST_GUARDED_BY(mutex_) = run::kNever;
   run::Quiet quiet_ HOLDFAST_GUARDED_BY(mutex_){};
   std::vector<std::pair<const void*, std::string>> sources_
-      HOLDFAST_GUARDED_BY(mutex_);                                       // the core's numbers of sources
+      HOLDFAST_GUARDED_BY(mutex_);                                          // the core's numbers of sources
   std::optional<run::NoticeAnswered> decided_ HOLDFAST_GUARDED_BY(mutex_);  // what the program has answered
   Duration asleep_ HOLDFAST_GUARDED_BY(mutex_){};   // Clock::asleep() when a hibernation was announced
   std::string reason_ HOLDFAST_GUARDED_BY(mutex_);  // of the stop that the program was told
