@@ -83,6 +83,35 @@ TEST_F(Noticed, ATickBeforeTheLoopHearsAStop) {
   EXPECT_TRUE(checkpointer.tick());
 }
 
+// The program left its loop by the notice, without a stop, and the machine outlived the announced time.
+TEST_F(AskedNoticed, ADiskThatHangsHoldsNobodyWhoLeftBeforeAnEndThatHasPassed) {
+  options.notices.on_notice = OnNotice::exit;
+  start_measured();
+  Gate gate;
+  volume.faults.set_hook([&](const Operation& operation) {
+    if (of_checkpoint(operation, Op::sync_file)) gate.pass();
+  });
+  announcer.deadline(now() + 60s);
+  EXPECT_TRUE(run->step().stop);
+  gate.await_arrival();
+  volume.clock.advance(65s);
+  std::atomic<bool> ended{false};
+  std::thread time([&] {
+    while (!ended) {
+      volume.clock.advance(10s);
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  EXPECT_EQ(run->checkpointer.finish(), 75);
+  ended = true;
+  time.join();
+  EXPECT_EQ(durable(), 10);
+  run.reset();
+  gate.open();
+  EXPECT_TRUE(soon([&] { return volume.disk.open_handles() == 0; }));
+  volume.faults.set_hook(nullptr);
+}
+
 TEST(HalfUpdate, ASecondStepThatThrowsIsNoBoundaryEither) {
   Volume volume;
   CapturedLog log;
