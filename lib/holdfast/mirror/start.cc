@@ -83,6 +83,7 @@ class Start {
     if (here() >= prepared_.attempt)
       throw HomeError(directory_.native() + ": another attempt began during the fetch");
     write_record();
+    fetch_kernels();
     return std::move(prepared_);
   }
 
@@ -192,6 +193,20 @@ class Start {
     const AttemptNumber own = store_.claim(kClaimedByMirror, 0, won == 0 ? 0 : won - 1);
     // Somebody has taken that number here meanwhile, so HOME must be above it again.
     if (won != 0 && own >= won) claim_home(own + 1);
+  }
+
+  // On a new machine. A standby has compiled its own while it waited.
+  void fetch_kernels() {
+    if (!prepared_.fetched || claimed_ != 0) return;
+    try {
+      const auto run = file_system_.open_directory(directory_, true);
+      if (!run->open_directory(kKernelsDirectory, false)) {
+        home_.fetch_kernels(*run->open_directory(kKernelsDirectory, true));
+      }
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::io_failed) throw;
+      log_debug("{}; the kernels are compiled again", error.what());
+    }
   }
 
   // False: the file is damaged, or gone.
