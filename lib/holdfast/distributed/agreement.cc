@@ -186,6 +186,11 @@ void Agreement::forget(const std::string& name) {
   });
 }
 
+void Agreement::require_all() {
+  if (!parts_ || !parts_->pulse->alarm()->rank) return;
+  throw GroupError(parts_->roll_call->who() + kStartAgain);
+}
+
 void Agreement::expect_silence(Duration longest) noexcept {
   if (parts_) parts_->pulse->expect_silence(longest);
 }

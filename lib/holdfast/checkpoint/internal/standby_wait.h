@@ -11,10 +11,12 @@
 // Threads: the training thread; it reads ahead on a thread of its own.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/standby_home.h"
@@ -23,6 +25,13 @@
 #include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+
+// The other ranks of a standby, as rank 0 needs them.
+struct StandbyRanks {
+  std::function<void()> stand_by;  // called before each wait: they wait, too
+  // True while the end of another rank's machine is announced. Throws if a rank is lost, or told to stop.
+  std::function<bool()> one_ends;
+};
 
 class StandbyWait {
  public:
@@ -33,6 +42,8 @@ class StandbyWait {
   StandbyWait& operator=(const StandbyWait&) = delete;
 
   bool stands_by() const { return stands_by_; }
+  // For rank 0 of several, before await().
+  void wait_with(StandbyRanks others) { others_ = std::move(others); }
   // Returns once the run is free: the number of the attempt that takes over, for `only` of a claim. With a
   // HOME the run is claimed there, and the result is 0: nobody else claims in the run directory.
   AttemptNumber await();
@@ -79,6 +90,8 @@ class StandbyWait {
   StartFinder& finder_;
   const bool stands_by_;
   const std::optional<Duration> takeover_after_;
+  StandbyRanks others_;  // empty: one process
+  bool one_ends_ = false;
   StandbySign sign_;
   std::unique_ptr<StandbyHome> home_;  // null: the run directory is shared
   std::future<ReadAhead> reading_;
