@@ -53,6 +53,7 @@ class HOLDFAST_EXPORT Agreement final : public RankChannel {
   std::string hear(int rank, const std::string& name, Duration limit) override;
   void forget(const std::string& name) override;
   void require_all() override;
+  bool has_left(int rank) override;
   void expect_silence(Duration longest) noexcept override;
   void call(bool so) noexcept override;
   bool called() const noexcept override;

@@ -23,6 +23,7 @@ using nlohmann::json;
 constexpr char kStandsBy[] = "stands_by";  // rank 0 waits for the run, and the ranks begin a new round
 // How often a rank that stands by looks at its signals, and rank 0 at who of the others has to end.
 constexpr Duration kLookWhileStandingBy = std::chrono::milliseconds(250);
+constexpr Duration kLookWhetherGone = std::chrono::milliseconds(10);
 constexpr Duration kToEndTogether = std::chrono::seconds(3);
 
 }  // namespace
@@ -42,7 +43,17 @@ void RankStart::lead() {
       },
       [this](const Error& error) {
         group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), failure_of(error));
+        if (round_ > 0) let_others_leave();
       });
+}
+
+// A standby may end as complete. A rank that found no store would not say so.
+void RankStart::let_others_leave() {
+  Clock& clock = Clock::real();
+  const SteadyTime end = clock.now() + kToEndTogether;
+  for (int rank = 1; rank < group_.world_size(); ++rank) {
+    while (clock.now() < end && !group_.channel().has_left(rank)) clock.sleep_for(kLookWhetherGone);
+  }
 }
 
 // Each name is told once, and a standby that has lost a claim begins anew.

@@ -40,6 +40,7 @@ class RankStart {
   void follow();
 
  private:
+  void let_others_leave();
   void stand_by();
   bool one_ends();
   nlohmann::json stand_by_with_rank_0();
