@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dist/ranks.h"
@@ -45,12 +46,13 @@ bool reached(const Process& process, const std::function<bool()>& condition) {
   return process->wait_until(condition, kPatience);
 }
 
-// Two ranks that no launcher would end.
+// Two ranks that no launcher would end. `more` is for both, `of_rank_1` for the second one.
 struct Pair {
-  Pair(const Words& command, const Environment& more = {}) {
+  Pair(const Words& command, const Environment& more = {}, const Environment& of_rank_1 = {}) {
     for (const int rank : {0, 1}) {
       Environment place = meeting.of_rank(rank);
       place.insert(more.begin(), more.end());
+      if (rank == 1) place.insert(of_rank_1.begin(), of_rank_1.end());
       ranks.push_back(std::make_unique<Subprocess>(command, place));
     }
   }
@@ -317,11 +319,11 @@ TEST_F(StandbyOfRanks, OfAnotherSizeGoesOn) {
   }
 }
 
-// Whichever rank hears of the end. It lies behind the end of this test.
+// Rank 1 alone hears of the end, and rank 0 decides for all. The end lies behind that of this test.
 TEST_F(StandbyOfRanks, LetsAHolderWithADeadlineHandOverAtOnce) {
-  const Process standby = start(supervised(2));
   const fs::path notice = folder_.path() / "notice";
-  const Pair holder(story(run(), kEndless, kSlow), {{"HOLDFAST_NOTICE_FILE", notice.native()}});
+  const Pair holder(story(run(), kEndless, kSlow), {}, {{"HOLDFAST_NOTICE_FILE", notice.native()}});
+  const Process standby = start(supervised(2));
   ASSERT_TRUE(
       reached(holder.ranks[0],
               [&] { return holder.ranks[0]->err().find("this run hands over to it") != std::string::npos; }))
@@ -332,6 +334,53 @@ TEST_F(StandbyOfRanks, LetsAHolderWithADeadlineHandOverAtOnce) {
   ASSERT_TRUE(word);
   EXPECT_EQ(word->phase, RunPhase::interrupted);
   EXPECT_THAT(word->reason, HasSubstr("a standby goes on with the run"));
+  expect_goes_on(standby);
+}
+
+TEST_F(StandbyOfRanks, ClaimsNothingWhileTheEndOfAMachineOfItsOwnIsAnnounced) {
+  const fs::path notice = folder_.path() / "notice";
+  const Process holder = hold();
+  const Pair standby(story(run(), kFar, kQuick), kStandsBy, {{"HOLDFAST_NOTICE_FILE", notice.native()}});
+  const Process& leader = standby.ranks[0];
+  ASSERT_TRUE(reached(leader, [&] { return is_ready(); })) << standby.errors();
+  write_text(notice, R"({"action": "stop", "in_seconds": 3000})");
+  ASSERT_TRUE(reached(leader, [&] {
+    return leader->err().find("the end of another rank's machine is announced") != std::string::npos;
+  })) << standby.errors();
+  holder->send(SIGTERM);
+  EXPECT_EQ(holder->wait(kPatience).exit_code, 75);
+  std::this_thread::sleep_for(1s);  // a claim would come in a fraction of it
+  EXPECT_THAT(claims(), ElementsAre(1));
+  fs::remove(notice);
+  ASSERT_TRUE(reached(leader, [&] { return leader->out().find("resumed ") != std::string::npos; }))
+      << standby.errors();
+  EXPECT_THAT(codes_of(standby.wait()), Each("0")) << standby.errors();
+  EXPECT_THAT(claims(), ElementsAre(1, 2));
+}
+
+TEST_F(StandbyOfRanks, GoesOnFromAHome) {
+  const fs::path other = folder_.path() / "b" / "run";
+  fs::create_directory(other.parent_path());
+  const auto supervise = [&](const fs::path& directory, const Words& more, const Words& trainer) {
+    Words words = {kHoldfast,       "supervise", "--directory",
+                   directory,       "--mirror",  folder_.path() / "home",
+                   "--first-delay", "1ms"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.emplace_back("--");
+    const Words ranks = launched(2, trainer);
+    words.insert(words.end(), ranks.begin(), ranks.end());
+    return start(words);
+  };
+  const Process holder = supervise(run(), {}, story(run(), kEndless, kSlow));
+  ASSERT_TRUE(reached(holder, [&] { return holder->err().find(" is home in ") != std::string::npos; }))
+      << holder->err();
+  const Process standby = supervise(other, {"--standby"}, story(other, kFar, kQuick));
+  ASSERT_TRUE(reached(standby, [&] {
+    const auto sign_there = standby_sign_from_json(read_text(other / "standby.json"));
+    return sign_there && sign_there->step >= 0;
+  })) << standby->err();
+  holder->send(SIGTERM);
+  EXPECT_EQ(holder->wait(kPatience).exit_code, 75);
   expect_goes_on(standby);
 }
 

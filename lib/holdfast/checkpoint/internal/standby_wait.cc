@@ -281,11 +281,16 @@ void StandbyWait::rest(Duration time) {
   } while (run_.clock.now() < end);
 }
 
+void StandbyWait::hear_others() {
+  const bool ends = others_.one_ends && others_.one_ends();
+  // The notice itself is in the other rank's log.
+  if (ends && !one_ends_)
+    log_info("the end of another rank's machine is announced: this standby claims nothing");
+  one_ends_ = ends;
+}
+
 void StandbyWait::hear_stop() {
-  if (!run_.outlook.should_stop()) {
-    one_ends_ = others_.one_ends && others_.one_ends();
-    return;
-  }
+  if (!run_.outlook.should_stop()) return hear_others();
   stop_reading();
   throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was " +
                   (holds_home() ? "begun" : "claimed"),

@@ -83,6 +83,7 @@ class StandbyWait {
   void withdraw_sign() noexcept;
   void say_for_whom(const View& view);
   void rest(Duration time);
+  void hear_others();
   void hear_stop();
   void stop_reading();
 
