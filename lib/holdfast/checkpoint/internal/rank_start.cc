@@ -71,16 +71,22 @@ void RankStart::stand_by() {
 // Rank 0, while it stands by.
 bool RankStart::one_ends() {
   group_.channel().require_all();
-  if (!group_.channel().called()) return false;
+  const bool called = group_.channel().called();
   const SteadyTime now = Clock::real().now();
-  if (now < look_at_) return true;
-  look_at_ = now + kLookWhileStandingBy;
-  for (int rank = 1; rank < group_.world_size(); ++rank) {
-    if (const auto told = hear_within(group_, rank, in_round(kChecked).c_str(), Duration::zero())) {
-      throw_if_failed(*told, rank);
+  if (called && now >= look_at_) {
+    look_at_ = now + kLookWhileStandingBy;
+    for (int rank = 1; rank < group_.world_size(); ++rank) {
+      const auto told = hear_within(group_, rank, in_round(kChecked).c_str(), Duration::zero());
+      if (told) throw_if_failed(*told, rank);
     }
   }
-  return true;
+  // The notice itself is in the other rank's log.
+  if (called && !one_ends_) {
+    log_info(
+        "the end of another rank's machine is announced: until it is withdrawn, this standby claims nothing");
+  }
+  one_ends_ = called;
+  return called;
 }
 
 // Without a limit: rank 0 may stand by for days. If this rank has to end, all ranks do.
@@ -97,9 +103,10 @@ json RankStart::stand_by_with_rank_0() {
   for (;;) {
     if (auto told = hear_within(group_, 0, name.c_str(), kLookWhileStandingBy)) return *std::move(told);
     channel.require_all();
-    const bool stops = run_.outlook.should_stop();
-    channel.call(stops || run_.outlook.announced().deadline());
-    if (!stops) continue;
+    if (!run_.outlook.should_stop()) {
+      channel.call(run_.outlook.announced().deadline().has_value());
+      continue;
+    }
     const Error stop("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was claimed",
                      static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
     end_all(stop);

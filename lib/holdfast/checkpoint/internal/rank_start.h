@@ -64,6 +64,7 @@ class RankStart {
   std::unique_ptr<File> file_;           // rank 0: what the others load
   bool asked_ = false;                   // rank 0: the others know which checkpoint it would start from
   int round_ = 0;                        // how often the ranks have begun to stand by
+  bool one_ends_ = false;                // rank 0: what one_ends() has told
   SteadyTime look_at_{};                 // rank 0: when it next asks who ends
   std::vector<std::string> host_names_;  // rank 0: by rank
   std::vector<int> hosts_;               // rank 0: by rank, the lowest rank of its host

@@ -75,7 +75,7 @@ AttemptNumber StandbyWait::await() {
       if (run_.clock.now() - asked > kLongLook) changed_ = run_.clock.now();
       troubled_ = false;
       // A machine of its own ends soon: a claim would only take the run from one that lives on.
-      const bool ends = one_ends_ || run_.outlook.announced().deadline().has_value();
+      const bool ends = one_ends() || run_.outlook.announced().deadline().has_value();
       if ((!ends || holds_home()) && is_free(view)) {
         finish_reading();
         if (!home_) return view.highest + 1;
@@ -156,7 +156,7 @@ bool StandbyWait::is_free(const View& view) {
     case RunPhase::interrupted:
       break;
   }
-  if (std::exchange(taken_over_, state->attempt) != state->attempt) {
+  if (std::exchange(told_.taken_over, state->attempt) != state->attempt) {
     log_info("{}; this standby takes over", attempt_text(*state));
   }
   return true;
@@ -257,8 +257,7 @@ void StandbyWait::withdraw_sign() noexcept {
 
 void StandbyWait::say_for_whom(const View& view) {
   const AttemptNumber attempt = view.word.attempt;
-  if (told_ == attempt) return;
-  told_ = attempt;
+  if (std::exchange(told_.waits_for, attempt) == attempt) return;
   if (attempt == 0) {
     log_info("standing by in {}: nobody has trained there yet", run_.options.directory);
     return;
@@ -281,16 +280,11 @@ void StandbyWait::rest(Duration time) {
   } while (run_.clock.now() < end);
 }
 
-void StandbyWait::hear_others() {
-  const bool ends = others_.one_ends && others_.one_ends();
-  // The notice itself is in the other rank's log.
-  if (ends && !one_ends_)
-    log_info("the end of another rank's machine is announced: this standby claims nothing");
-  one_ends_ = ends;
-}
-
 void StandbyWait::hear_stop() {
-  if (!run_.outlook.should_stop()) return hear_others();
+  if (!run_.outlook.should_stop()) {
+    one_ends();  // throws if another rank stops
+    return;
+  }
   stop_reading();
   throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was " +
                   (holds_home() ? "begun" : "claimed"),

@@ -11,7 +11,6 @@
 // Threads: the training thread; it reads ahead on a thread of its own.
 #pragma once
 
-#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -20,18 +19,12 @@
 
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/standby_home.h"
+#include "holdfast/checkpoint/internal/standby_ranks.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
-
-// The other ranks of a standby, as rank 0 needs them.
-struct StandbyRanks {
-  std::function<void()> stand_by;  // called before each wait: they wait, too
-  // True while the end of another rank's machine is announced. Throws if a rank is lost, or told to stop.
-  std::function<bool()> one_ends;
-};
 
 class StandbyWait {
  public:
@@ -70,6 +63,12 @@ class StandbyWait {
     std::string told = {};                    // the failed one that the log has named
   };
 
+  // The attempts that the log has named.
+  struct Told {
+    std::optional<AttemptNumber> waits_for = {};
+    std::optional<AttemptNumber> taken_over = {};  // whose end
+  };
+
   View look();
   View look_here() const;
   View look_home();
@@ -83,7 +82,7 @@ class StandbyWait {
   void withdraw_sign() noexcept;
   void say_for_whom(const View& view);
   void rest(Duration time);
-  void hear_others();
+  bool one_ends() const { return others_.one_ends && others_.one_ends(); }
   void hear_stop();
   void stop_reading();
 
@@ -92,7 +91,6 @@ class StandbyWait {
   const bool stands_by_;
   const std::optional<Duration> takeover_after_;
   StandbyRanks others_;  // empty: one process
-  bool one_ends_ = false;
   StandbySign sign_;
   std::unique_ptr<StandbyHome> home_;  // null: the run directory is shared
   std::future<ReadAhead> reading_;
@@ -101,8 +99,7 @@ class StandbyWait {
   std::string trace_;
   SteadyTime changed_{};  // when the trace did
   SteadyTime renew_at_{};
-  std::optional<AttemptNumber> told_;        // the attempt that the log has named
-  std::optional<AttemptNumber> taken_over_;  // the attempt whose end the log has named
+  Told told_;
   bool troubled_ = false;
 };
 
