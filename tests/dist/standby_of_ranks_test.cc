@@ -38,7 +38,7 @@ const std::string kHoldfast = HOLDFAST_BIN_DIR "/holdfast";
 const Words kSlow = {"every=2", "pause=200"};
 constexpr int kEndless = 1'000'000;
 // Beyond what a slow run reaches while a test looks at it.
-constexpr int kFar = 2000;
+constexpr int kFar = 1000;
 const Words kQuick = {"every=100"};
 const Environment kStandsBy = {{"HOLDFAST_STANDBY", "1"}};
 
@@ -48,7 +48,8 @@ bool reached(const Process& process, const std::function<bool()>& condition) {
 
 // Two ranks that no launcher would end. `more` is for both, `of_rank_1` for the second one.
 struct Pair {
-  Pair(const Words& command, const Environment& more = {}, const Environment& of_rank_1 = {}) {
+  explicit Pair(const Words& command, const Environment& more = {}, const Environment& of_rank_1 = {}) {
+    ranks.reserve(2);
     for (const int rank : {0, 1}) {
       Environment place = meeting.of_rank(rank);
       place.insert(more.begin(), more.end());
@@ -70,6 +71,7 @@ struct Pair {
 
 Words codes_of(const std::vector<Ended>& ended) {
   Words codes;
+  codes.reserve(ended.size());
   for (const Ended& one : ended) {
     codes.push_back(one.signal != 0 ? "signal " + std::to_string(one.signal) : std::to_string(one.exit_code));
   }
@@ -102,8 +104,8 @@ class StandbyOfRanks : public testing::Test {
     return words;
   }
   // Returns once it has a checkpoint at hand.
-  Process stand_by(int ranks = 2) const {
-    Process standby = start(supervised(ranks));
+  Process stand_by(int ranks = 2, int steps = kFar, const Words& pace = kQuick) const {
+    Process standby = start(supervised(ranks, steps, pace));
     EXPECT_TRUE(reached(standby, [&] { return is_ready(); })) << standby->err();
     return standby;
   }
@@ -133,7 +135,6 @@ class StandbyOfRanks : public testing::Test {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(said(ended, 2, "resumed"), AllOf(SizeIs(2), Each(HasSubstr(" exact")))) << ended.err;
     EXPECT_EQ(said(ended, 2, "state"), undisturbed());
-    EXPECT_FALSE(sign()) << "it waits no more";
   }
   void say(const RunState& state) const {
     fs::create_directories(run() / kAttemptsDirectory);
@@ -154,6 +155,7 @@ TEST_F(StandbyOfRanks, GoesOnWhenTheHolderIsInterrupted) {
   EXPECT_EQ(left.exit_code, 75) << left.err;
   expect_goes_on(standby);
   EXPECT_THAT(claims(), ElementsAre(1, 2));
+  EXPECT_FALSE(sign()) << "it waits no more";
 }
 
 TEST_F(StandbyOfRanks, GoesOnFromAKilledHolderAfterATakeover) {
@@ -306,7 +308,7 @@ TEST_F(StandbyOfRanks, OfAnotherSizeGoesOn) {
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
     const Process holder = hold(3 - ranks);
-    const Process standby = stand_by(ranks);
+    const Process standby = stand_by(ranks, kEndless, kSlow);
     holder->send(SIGTERM);
     EXPECT_EQ(holder->wait(kPatience).exit_code, 75);
     ASSERT_TRUE(reached(standby, [&] { return standby->out().find("resumed ") != std::string::npos; }))
