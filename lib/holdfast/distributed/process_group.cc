@@ -230,6 +230,8 @@ ProcessGroup::~ProcessGroup() {
   // More exceptions than at the start: this destructor runs because one was thrown.
   if (std::uncaught_exceptions() > parts_->exceptions) {
     try {
+      // Before rank 0 reads that: its store may end at once.
+      if (parts_->pulse) parts_->pulse->end();
       parts_->line.set("gone/" + std::to_string(rank()), "");
     } catch (const std::exception&) {  // the others notice the loss by missing signs of life
     }

@@ -74,7 +74,9 @@ void RankVotes::learn(const Agreed& agreed) {
 
 void RankVotes::hear_stop(const Agreed& agreed) {
   const SteadyTime now = run_.clock.now();
-  if (!run_.outlook.must_stop()) {
+  // Such as a hand-over to a standby, which the run's end has to tell.
+  const bool own = agreed.stop == group_.rank() && !run_.outlook.reason().empty();
+  if (!own && !run_.outlook.must_stop()) {
     // An end that has passed says nothing about the time left.
     const bool ahead = group_.end() && *group_.end() > now;
     const Notice stop{.source = RankEnds::kOthers,
