@@ -219,6 +219,56 @@ const Question kQuestions[] = {
      }},
 };
 
+TEST(Waits, EndAfterAnEndThatPassedBeforeTheyBeganAlsoWithoutAStop) {
+  Measured world(1, OnNotice::exit, 1s);
+  world.hangs = true;
+  world.give(0, world.end(1, 5s));
+  world.step(1s, 1s);
+  world.pass(10s);  // the machine lives, and the program leaves its loop late
+  EXPECT_TRUE(world.call(run::FinishCalled{world.at}, 20min));
+  EXPECT_EQ(world[0].code, 75);
+}
+
+TEST(Evaluations, OfRankZeroHearARankThatHasLeftItsOwn) {
+  Measured world(2, OnNotice::train_on, 1s);
+  world.step();
+  world.call(EvaluationBegun{world.at});
+  world.give(1, EvaluationEnded{});
+  EXPECT_LT(world.durable, world.at);
+  world.give(1, world.end(2, 10min));
+  world.pass(5s);
+  EXPECT_EQ(world.durable, world.at);
+}
+
+TEST(Answers, BringNoWithdrawnEndBack) {
+  Measured world(1, OnNotice::train_on, 1s);
+  world.give(0, world.end(1, 10min));
+  const run::RunEnds::End end = *world.rank(0).core->ends().standing();
+  const run::NoticeAnswered exits{.source = end.source, .seen = end.seen, .policy = OnNotice::exit};
+  world.give(0, NoticeHeard{.source = 1, .kind = NoticeKind::withdrawn});
+  world.give(0, exits);
+  world.step();
+  EXPECT_FALSE(world[0].returned->stop);
+  world.pass(1s);
+  world.give(0, world.end(1, 10min));
+  world.give(0, exits);  // about the earlier one
+  world.step();
+  EXPECT_FALSE(world[0].returned->stop);
+}
+
+TEST(Copies, ThatCannotBeClosedFailTheirSave) {
+  Measured world(1, OnNotice::train_on, 1s);
+  world.failing_closes = 1;
+  train_to_before_a_save(world);
+  world.announced = true;
+  world.step();
+  const std::size_t before = world.begun();
+  world.call(run::BeforeUpdate{world.at});
+  EXPECT_EQ(world[0].settled.back().outcome, run::Outcome::failed);
+  world.step();
+  EXPECT_EQ(world.begun(), before) << "made again at every step";
+}
+
 class Questions : public testing::TestWithParam<Question> {};
 
 TEST_P(Questions, AreDecided) { GetParam().check(); }

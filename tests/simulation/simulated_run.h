@@ -1,5 +1,6 @@
-// One training run from one seed: the real RunCore of each rank, and simulated clock, disk, machines, votes, mirror,
-// notices, kills and evaluations in virtual time. Every promise is checked at every event that concerns it.
+// One training run from one seed: the real RunCore of each rank, and simulated clock, disk, machines, votes,
+// mirror, notices, kills and evaluations in virtual time. Every promise is checked at every event that
+// concerns it.
 //
 //   SimulatedRun run(seed, faults_of(seed));
 //   if (const std::string broken = run.run(); !broken.empty()) …   // seed and faults repeat it exactly
@@ -18,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "run_core.h"
+#include "holdfast/planning/run_core.h"
 
 namespace holdfast::simulation {
 
@@ -180,6 +181,8 @@ class SimulatedRun {
   void perform(int r, const run::Decline& action);
   void perform(int r, const run::SendShare& action);
   void perform(int r, const run::CallForHelp& action);
+  void perform(int /*r*/, const run::SendOwn& /*action*/) {}
+  void perform(int /*r*/, const run::AwaitOutcome& /*action*/) {}
   void perform(int r, const run::Settle& action);
   void perform(int r, const run::LimitWrites& action);
   void perform(int r, const run::PostVote& action);

@@ -277,7 +277,7 @@ void SimulatedRun::perform(int r, const Decline& action) {
 
 void SimulatedRun::perform(int r, const SendShare& action) {
   promise(Promise::result_is_read, rank(r).result_known, "a share is sent before its late result is known");
-  shares_[action.step][r] = rank(r).image.content;
+  shares_[action.step][r] = rank(r).live;
   if (++sent_[action.step] == world_ - 1) after(5, [=, this] { give(0, SharesHere{action.step}); });
 }
 

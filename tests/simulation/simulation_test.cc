@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planted.h"
+#include "holdfast/planning/internal/planted.h"
 #include "seeds.h"
 #include "simulated_run.h"
 #include "support/nightly.h"

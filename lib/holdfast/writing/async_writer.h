@@ -104,11 +104,13 @@ class AsyncWriter {
   void run() noexcept;
   void ask_to_stop();
   void write(Job job) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
+  void tell_end(const SaveHandle::Shared& save, SaveListener::Outcome outcome) const noexcept;
   void not_begun(Job& job, std::string_view reason) const noexcept;
   void failed_by_other_rank(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept HOLDFAST_REQUIRES(thread_role_);
   void failed(Job& job, const char* error, bool may_pass) noexcept HOLDFAST_REQUIRES(thread_role_);
-  void supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
+  // True: a request that waited is dropped.
+  bool supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept
       HOLDFAST_REQUIRES(thread_role_);
   std::string commit_members(const SaveHandle::Shared& save) const HOLDFAST_REQUIRES(thread_role_);

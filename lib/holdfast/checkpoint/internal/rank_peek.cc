@@ -45,8 +45,8 @@ json hear_at_start(Run& run, RankGroup& group, int rank, const char* name, Durat
       if (Clock::real().now() - asked < slice) throw;
     }
     const std::string who = "rank " + std::to_string(rank);
-    if (run.outlook.must_stop()) {
-      throw Error("told to stop (" + run.outlook.reason() + ") while waiting for " + who +
+    if (run.monitor.stop_requested()) {
+      throw Error("told to stop (" + run.monitor.reason() + ") while waiting for " + who +
                       " to resume; nothing was begun",
                   static_cast<ExitCode>(run.options.notices.exit_code_interrupted));
     }

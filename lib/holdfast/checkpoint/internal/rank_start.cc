@@ -39,7 +39,7 @@ void RankStart::lead() {
 void RankStart::let_others_load() {
   const Verdict told = verdict();
   group_.tell(kVerdict, told);
-  share_volume(run_.options.ranks.shared_write);
+  engine_.others.begin_sharing(run_.options.ranks.shared_write);
   const bool offered = told.image.why_not.empty();
   if (file_ && plan_of(told, group_).sends()) {
     // From memory, where it is: so the volume is read once.
@@ -56,7 +56,7 @@ void RankStart::follow() {
   const Verdict verdict = hear_verdict();
   // Before the state is loaded, because the head of every shared text names the attempt.
   run_.started.record.attempt = verdict.attempt;
-  share_volume(verdict.shared_write);
+  engine_.others.begin_sharing(verdict.shared_write);
   std::shared_ptr<Arena> received = receiver_.receive(verdict);
   telling_errors(
       [&] {
@@ -65,14 +65,6 @@ void RankStart::follow() {
       },
       [this](const Error& error) { group_.tell(kReady, failure_of(error)); });
   agree_on_bits();
-}
-
-// Collective.
-void RankStart::share_volume(bool wanted) {
-  group_.begin_sharing(run_.started.record.attempt, run_.clock);
-  if (!wanted) return;
-  rounds_.find_volume();
-  if (group_.sharing() && !group_.leads()) sender_.begin_sharing();
 }
 
 void RankStart::ask_others(CheckpointStore& store, const Selection& selection, const Start& start) {

@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "holdfast/checkpoint/internal/engine.h"
-#include "holdfast/checkpoint/internal/share_sender.h"
-#include "holdfast/checkpoint/internal/shared_rounds.h"
+#include "holdfast/checkpoint/internal/other_ranks.h"
 #include "holdfast/checkpoint/internal/start_receiver.h"
 #include "holdfast/ranks/rank_group.h"
 
@@ -24,13 +23,8 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class RankStart {
  public:
-  RankStart(Engine& engine, RankGroup& group, SharedRounds& rounds, ShareSender& sender)
-      : engine_(engine),
-        run_(engine.run),
-        group_(group),
-        rounds_(rounds),
-        sender_(sender),
-        receiver_(run_, group, engine.start.finder()) {}
+  RankStart(Engine& engine, RankGroup& group)
+      : engine_(engine), run_(engine.run), group_(group), receiver_(run_, group, engine.start.finder()) {}
 
   // Claims the directory. Sends a failure to the others.
   void lead();
@@ -46,15 +40,12 @@ class RankStart {
   Verdict verdict() const;
   void answer_rank_0();
   Verdict hear_verdict();
-  void share_volume(bool wanted);
   void agree_on_bits();
   StartFinder& finder() const { return engine_.start.finder(); }
 
   Engine& engine_;
   Run& run_;
   RankGroup& group_;
-  SharedRounds& rounds_;
-  ShareSender& sender_;
   StartReceiver receiver_;
   std::unique_ptr<File> file_;           // rank 0: what the others load
   bool asked_ = false;                   // rank 0: the others know which checkpoint it would start from

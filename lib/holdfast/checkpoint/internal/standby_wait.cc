@@ -74,7 +74,7 @@ AttemptNumber StandbyWait::await() {
       if (run_.clock.now() - asked > kLongLook) changed_ = run_.clock.now();
       troubled_ = false;
       // Its own machine ends soon: a claim would only take the run from one that lives on.
-      const bool ends = run_.outlook.announced().deadline().has_value();
+      const bool ends = run_.monitor.deadline().has_value();
       if ((!ends || holds_home()) && is_free(view)) {
         finish_reading();
         if (!home_) return view.highest + 1;
@@ -281,9 +281,9 @@ void StandbyWait::rest(Duration time) {
 }
 
 void StandbyWait::hear_stop() {
-  if (!run_.outlook.should_stop()) return;
+  if (!run_.start_must_end()) return;
   stop_reading();
-  throw Error("interrupted (" + run_.outlook.reason() + ") while standing by; nothing was " +
+  throw Error("interrupted (" + run_.monitor.reason() + ") while standing by; nothing was " +
                   (holds_home() ? "begun" : "claimed"),
               static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
 }

@@ -19,9 +19,9 @@ StartWait::StartWait(Run& run)
     : run_(run), required_(required_sources(run.options.notices.require_sources)) {}
 
 void StartWait::await_sight() {
-  holdfast::await_sight(run_.monitor, required_, [this] { return !run_.outlook.should_stop(); });
-  if (!required_.empty() && run_.outlook.should_stop()) {
-    throw Error("interrupted (" + run_.outlook.reason() + ") before the run began; nothing was begun",
+  holdfast::await_sight(run_.monitor, required_, [this] { return !run_.start_must_end(); });
+  if (!required_.empty() && run_.start_must_end()) {
+    throw Error("interrupted (" + run_.monitor.reason() + ") before the run began; nothing was begun",
                 static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
   }
 }
@@ -36,9 +36,9 @@ void StartWait::await_volume() {
   }
   const MountWait outcome = wait_for_mount(
       run_.file_system, run_.clock, options.mount,
-      {.limit = options.start.mount_wait, .go_on = [this](Duration) { return !run_.outlook.should_stop(); }});
+      {.limit = options.start.mount_wait, .go_on = [this](Duration) { return !run_.start_must_end(); }});
   if (outcome == MountWait::stopped) {
-    throw Error("interrupted (" + run_.outlook.reason() + ") while waiting for " + options.mount.native() +
+    throw Error("interrupted (" + run_.monitor.reason() + ") while waiting for " + options.mount.native() +
                     "; nothing was begun",
                 static_cast<ExitCode>(options.notices.exit_code_interrupted));
   }
@@ -73,8 +73,8 @@ bool StartWait::asks_home() const {
 // `holdfast::Pace`, because the heartbeat has a Pace as well.
 holdfast::Pace StartWait::pace() const {
   return holdfast::Pace(run_.clock, 0, [this] {
-    if (!run_.outlook.should_stop()) return;
-    throw Error("interrupted (" + run_.outlook.reason() + ") while the start waited for " +
+    if (!run_.start_must_end()) return;
+    throw Error("interrupted (" + run_.monitor.reason() + ") while the start waited for " +
                     run_.options.start.home + "; nothing was begun",
                 static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
   });

@@ -7,6 +7,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/machine.h"
 #include "holdfast/base/text.h"
+#include "holdfast/ledger/ledger_reader.h"
 #include "holdfast/snapshot/shared_arena.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -30,12 +31,14 @@ void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
 void TrainingStart::begin() {
   run_.started.form = run_.source.fix_form();
   boundary_.begin();
-  saves_.measurements() = Measurements(run_.started.metrics);
+  saves_.begin(Measurements(run_.started.metrics));
   if (run_.started.store) begin_writing();
   run_.time.begin();
   run_.book->open(run_.started.resumed.step, run_.time.boundary());
+  driver_.begin();
+  if (run_.started.store) learn_lives();
   begun_ = true;
-  listener_.begin();
+  driver_.listener().begin();
 }
 
 void TrainingStart::begin_writing() {
@@ -44,7 +47,6 @@ void TrainingStart::begin_writing() {
   // After the plan, because the pool takes an image only if it fits one.
   // Memory that other ranks map now is not the next save's. It has small pages as well.
   if (started.image && !is_shared(started.image)) run_.stager.offer(std::move(started.image));
-  schedule_.begin();
 
   RunState state;
   state.attempt = started.record.attempt;
@@ -58,8 +60,7 @@ void TrainingStart::begin_writing() {
   } catch (const IoError& error) {  // perhaps a full disk, where retention after the next save frees space
     log_warning("the run state could not be written: {}", error.what());
   }
-  const std::string line = start_line();  // before learn_lives(), whose reading is no part of the resume
-  schedule_.learn_lives();
+  const std::string line = start_line();
   started.store->append_ledger(line);
   // Before the writer exists, whose thread calls it.
   run_.ledger.observe([this] { return sample(); });
@@ -68,8 +69,8 @@ void TrainingStart::begin_writing() {
                                     AsyncWriterOptions{.threads = run_.options.writing.threads,
                                                        .write_limit = run_.options.writing.write_limit,
                                                        .costs = &run_.costs,
+                                                       .listener = &driver_,
                                                        .ledger = &run_.ledger});
-  run_.outlook.follow(*run_.writer);
   // A test counts the operations on its own file system.
   const bool is_real = &run_.file_system == &FileSystem::real();
   if (is_real || !run_.options.start.home.empty()) {
@@ -80,10 +81,25 @@ void TrainingStart::begin_writing() {
   // One rank alone cannot decide to hand over.
   if (started.record.world_size == 1) {
     standby_watch_.start(run_.file_system, run_.options.directory,
-                         [this](bool ready) { run_.outlook.standby_is_ready(ready); });
+                         [this](bool ready) { driver_.standby_is_ready(ready); });
   }
   heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
                    [this](RunProgress& now) { return tell_progress(now); });
+}
+
+// The lives of earlier attempts' machines, for an automatic interval.
+void TrainingStart::learn_lives() noexcept {
+  const bool automatic = std::any_of(run_.options.every.begin(), run_.options.every.end(),
+                                     [](const SaveEvery& every) { return every.chosen.has_value(); });
+  // Only an automatic interval is worth reading the ledgers of all attempts.
+  if (!automatic) return;
+  try {
+    const auto run_directory = run_.file_system.open_directory(run_.options.directory, false);
+    if (!run_directory) return;
+    driver_.learn_lives(machine_lives(read_lives(*run_directory), boot_id()));
+  } catch (const std::exception& error) {
+    log_warning("the save interval is chosen without earlier attempts: {}", what_of(error));
+  }
 }
 
 std::string TrainingStart::start_line() const {
@@ -110,11 +126,11 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   };
   const RunFigures figures = run_.book->figures();
-  const SaveSchedule::Next next = schedule_.next();
+  const NextSave next = driver_.next_save();
   const std::optional<Duration> writing = writer.writing_for();
-  now.phase = run_.ledger.pausing()   ? TrainingPhase::pausing
-              : evaluation_.running() ? TrainingPhase::evaluating
-                                      : TrainingPhase::training;
+  now.phase = run_.ledger.pausing()  ? TrainingPhase::pausing
+              : driver_.evaluating() ? TrainingPhase::evaluating
+                                     : TrainingPhase::training;
   now.step = run_.book->step();
   now.last_step = heartbeat_.last_step();
   now.loss = run_.losses.newest();
@@ -131,7 +147,7 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
   now.next_save_ms = next.at ? std::max<std::int64_t>(ms(*next.at - run_.clock.now()), 0) : -1;
   now.next_save_step = next.step.value_or(-1);
   now.save_interval_ms = next.interval ? ms(*next.interval) : -1;
-  const auto left = run_.outlook.announced().time_left(run_.clock.now());
+  const auto left = driver_.time_left();
   now.end_unix_ms = left ? ms((run_.clock.wall_now() + *left).time_since_epoch()) : -1;
   now.saves = figures.durable;
   now.saved_bytes = figures.bytes;
@@ -177,7 +193,7 @@ void TrainingStart::hear_home(const HomeRecord& record) const {
 // Called on the writer's thread.
 Ledger::Sample TrainingStart::sample() const {
   Ledger::Sample sample{.step = run_.book->step(),
-                        .evaluating = evaluation_.running(),
+                        .evaluating = driver_.evaluating(),
                         .figures = run_.book->figures(),
                         .sources = {}};
   for (const auto& heard : run_.monitor.sources()) {

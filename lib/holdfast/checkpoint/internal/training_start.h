@@ -8,15 +8,13 @@
 
 #include <string>
 
-#include "holdfast/checkpoint/internal/evaluation.h"
 #include "holdfast/checkpoint/internal/heartbeat.h"
 #include "holdfast/checkpoint/internal/home_watch.h"
-#include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/run_driver.h"
 #include "holdfast/checkpoint/internal/run_end.h"
 #include "holdfast/checkpoint/internal/run_start.h"
-#include "holdfast/checkpoint/internal/save_flow.h"
-#include "holdfast/checkpoint/internal/save_schedule.h"
+#include "holdfast/checkpoint/internal/saves.h"
 #include "holdfast/checkpoint/internal/standby_watch.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
@@ -25,15 +23,12 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class TrainingStart {
  public:
-  TrainingStart(Run& run, NoticeListener& listener, StepBoundary& boundary, SaveSchedule& schedule,
-                SaveFlow& saves, const Evaluation& evaluation, Heartbeat& heartbeat, HomeWatch& home,
-                RunEnd& end)
+  TrainingStart(Run& run, RunDriver& driver, StepBoundary& boundary, Saves& saves, Heartbeat& heartbeat,
+                HomeWatch& home, RunEnd& end)
       : run_(run),
-        listener_(listener),
+        driver_(driver),
         boundary_(boundary),
-        schedule_(schedule),
         saves_(saves),
-        evaluation_(evaluation),
         heartbeat_(heartbeat),
         home_(home),
         end_(end),
@@ -56,17 +51,16 @@ class TrainingStart {
 
  private:
   void begin_writing();
+  void learn_lives() noexcept;
   std::string start_line() const;
   Ledger::Sample sample() const;
   bool tell_progress(RunProgress& now) const;
   void hear_home(const HomeRecord& record) const;
 
   Run& run_;
-  NoticeListener& listener_;
+  RunDriver& driver_;
   StepBoundary& boundary_;
-  SaveSchedule& schedule_;
-  SaveFlow& saves_;
-  const Evaluation& evaluation_;
+  Saves& saves_;
   Heartbeat& heartbeat_;
   HomeWatch& home_;
   RunEnd& end_;
