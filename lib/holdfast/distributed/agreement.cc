@@ -37,7 +37,6 @@ std::string pieces_of(const std::string& key) { return key + "/pieces"; }
 std::string piece_of(const std::string& key, std::size_t number) {
   return key + "/" + std::to_string(number);
 }
-std::string gone_key(int rank) { return "gone/" + std::to_string(rank); }
 
 }  // namespace
 

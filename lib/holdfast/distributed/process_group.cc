@@ -232,7 +232,7 @@ ProcessGroup::~ProcessGroup() {
     try {
       // Before rank 0 reads that: its store may end at once.
       if (parts_->pulse) parts_->pulse->end();
-      parts_->line.set("gone/" + std::to_string(rank()), "");
+      parts_->line.set(gone_key(rank()), "");
     } catch (const std::exception&) {  // the others notice the loss by missing signs of life
     }
     drop();
