@@ -248,6 +248,8 @@ TEST_F(Standby, EndsAsTheHolderWhereNobodyMayGoOn) {
   state.exit_code = 78;
   say(state);
   EXPECT_EQ(start(supervised({}, 10, kQuick))->wait().exit_code, 78);
+  const Words as_torchrun = {kHoldfast, "supervise", "--standby", "--directory", run(), "--", "/bin/false"};
+  EXPECT_EQ(start(as_torchrun)->wait().exit_code, 78) << "that ends with 1 after every failure";
   EXPECT_THAT(claims(), ElementsAre(1));
   // It gave the run up, and another machine may do better.
   state.exit_code = 74;

@@ -23,10 +23,12 @@ template <class Result>
 class Lookup {
  public:
   explicit Lookup(std::function<Result()> read) : shared_(std::make_shared<Shared>()) {
-    std::thread([shared = shared_, read = std::move(read)] {
+    // No lambda for std::thread: g++ 12 shows its type for a lambda of a template outside our libraries.
+    const std::function<void()> work = [shared = shared_, read = std::move(read)] {
       shared->result.emplace(read());
       shared->ready.store(true, std::memory_order_release);
-    }).detach();
+    };
+    std::thread(work).detach();
   }
 
   bool ready() const { return shared_->ready.load(std::memory_order_acquire); }

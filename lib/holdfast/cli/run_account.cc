@@ -32,10 +32,16 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news) {
 }
 
 Judgement judge_standby(const Ending& ending, const RunNews& news, bool has_home) {
-  const bool complete = has_home ? ending.code() == 0
-                                 : !news.attempts.empty() && news.attempts.front().state &&
-                                       news.attempts.front().state->phase == RunPhase::complete;
+  const auto state = news.attempts.empty() ? std::nullopt : news.attempts.front().state;
+  const bool complete = has_home ? ending.code() == 0 : state && state->phase == RunPhase::complete;
   if (complete) return {.ending = {}, .remark = "the run is complete, and this standby is not needed"};
+  // torchrun ends with 1 after every failure. A standby takes over from other ends of a holder.
+  const bool refused = state && state->phase == RunPhase::failed &&
+                       (state->exit_code == static_cast<int>(ExitCode::usage) ||
+                        state->exit_code == static_cast<int>(ExitCode::refused));
+  if (refused && ending.code() == 1) {
+    return {.ending = exit_with(state->exit_code), .remark = to_text(ending) + ", but " + says(*state)};
+  }
   if (ending.code() != 0) return {.ending = ending};
   return {.ending = exit_with(ExitCode::internal),
           .remark = to_text(ending) + ", but it has claimed nothing, and the run is not complete"};

@@ -89,7 +89,8 @@ with 0 but began no attempt or left one that did not end, or if its step stalled
 complete, but with --mirror its last checkpoint is not home.
 
 A standby ends with 0 if the run is complete without it, and with the holder's code if nobody may go on (64, 76, 78).
-After SIGTERM it ends with 75 within a second. Once it has taken over, it supervises as any other.
+After SIGTERM it ends with 75 within a second, and several ranks (COMMAND is `holdfast launch …`) within two. Once it has
+taken over, it supervises as any other.
 
 Example:
   holdfast supervise --directory /mnt/ckpt/run1 --on-complete ./cancel-fleet -- ./train --checkpoint-dir /mnt/ckpt/run1)";

@@ -149,8 +149,8 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
     // arrive at once.
     bool never = false;
     if (!first) {
-      never = parts_->over_store(
-          "hearing", [&](StoreLine& line) { return line.peek("gone/" + std::to_string(from)).has_value(); });
+      never = parts_->over_store("hearing",
+                                 [&](StoreLine& line) { return line.peek(gone_key(from)).has_value(); });
     }
     const auto text = parts_->over_store("hearing", [&](StoreLine& line) {
       // The loss of a third rank does not end this wait: rank 0's last commit is worth waiting for.
@@ -183,6 +183,17 @@ void Agreement::forget(const std::string& name) {
     for (std::int64_t i = 1; i <= parse_int(*more).value_or(0); ++i) {
       line.erase(piece_of(key, static_cast<std::size_t>(i)));
     }
+  });
+}
+
+void Agreement::require_all() {
+  if (!parts_ || !parts_->pulse->alarm()->rank) return;
+  throw GroupError(parts_->roll_call->who() + kStartAgain);
+}
+
+bool Agreement::has_left(int rank) {
+  return !parts_ || parts_->pulse->fell_silent(rank) || parts_->over_store("leaving", [&](StoreLine& line) {
+    return line.peek(gone_key(rank)).has_value();
   });
 }
 

@@ -52,6 +52,8 @@ class HOLDFAST_EXPORT Agreement final : public RankChannel {
   void tell(const std::string& name, std::string_view text) override;
   std::string hear(int rank, const std::string& name, Duration limit) override;
   void forget(const std::string& name) override;
+  void require_all() override;
+  bool has_left(int rank) override;
   void expect_silence(Duration longest) noexcept override;
   void call(bool so) noexcept override;
   bool called() const noexcept override;

@@ -230,7 +230,9 @@ ProcessGroup::~ProcessGroup() {
   // More exceptions than at the start: this destructor runs because one was thrown.
   if (std::uncaught_exceptions() > parts_->exceptions) {
     try {
-      parts_->line.set("gone/" + std::to_string(rank()), "");
+      // Before rank 0 reads that: its store may end at once.
+      if (parts_->pulse) parts_->pulse->end();
+      parts_->line.set(gone_key(rank()), "");
     } catch (const std::exception&) {  // the others notice the loss by missing signs of life
     }
     drop();

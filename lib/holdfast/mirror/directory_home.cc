@@ -4,6 +4,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/aligned_blocks.h"
+#include "holdfast/mirror/kernel_files.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/claim.h"
 #include "holdfast/store/recovery.h"
@@ -185,6 +186,17 @@ void DirectoryHome::put_note(const std::string& name, const std::string& text) {
 
 void DirectoryHome::remove_note(const std::string& name) {
   if (const auto folder = attempts()) folder->unlink(name);
+}
+
+void DirectoryHome::put_kernels(Directory& folder) {
+  const auto run = open();
+  if (run) copy_kernel_files(folder, *run->open_directory(kKernelsDirectory, true));
+}
+
+void DirectoryHome::fetch_kernels(Directory& folder) {
+  const auto run = open();
+  const auto kernels = run ? run->open_directory(kKernelsDirectory, false) : nullptr;
+  if (kernels) copy_kernel_files(*kernels, folder);
 }
 
 }}  // namespace holdfast::v0_2

@@ -32,6 +32,8 @@ class DirectoryHome final : public Home {
   std::optional<std::string> note(const std::string& name) override;
   void put_note(const std::string& name, const std::string& text) override;
   void remove_note(const std::string& name) override;
+  void put_kernels(Directory& folder) override;
+  void fetch_kernels(Directory& folder) override;
 
  private:
   std::unique_ptr<Directory> open() const;

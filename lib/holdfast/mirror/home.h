@@ -100,6 +100,10 @@ class Home {
   // A directory where nobody has ever claimed takes no note.
   virtual void put_note(const std::string& name, const std::string& text) = 0;
   virtual void remove_note(const std::string& name) = 0;
+  // Compiled GPU kernels (kernel_files.h): those of `folder`, in the run directory, that HOME lacks go there;
+  // those of HOME come. HOME may have none.
+  virtual void put_kernels(Directory& folder) = 0;
+  virtual void fetch_kernels(Directory& folder) = 0;
 };
 
 struct HomeOptions {

@@ -9,6 +9,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/mirror/kernel_files.h"
 #include "holdfast/mirror/local_lock.h"
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/store/attempt.h"
@@ -276,7 +277,24 @@ bool Mirror::copy(Directory& run, const Found& found) {
   is_home(*source);
   save_record(run);
   retire(*source);
+  put_kernels(run);
   return true;
+}
+
+// For the next machine, which needs seconds to compile them. Checkpoints come first.
+void Mirror::put_kernels(Directory& run) {
+  if (news(false).urgent) return;
+  try {
+    const auto folder = run.open_directory(kKernelsDirectory, false);
+    if (!folder) return;
+    std::set<std::string> here = kernel_files(*folder);
+    if (here == kernels_) return;
+    home_.put_kernels(*folder);
+    kernels_ = std::move(here);
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::io_failed) throw;
+    log_debug("{}; tried again after the next copy", error.what());
+  }
 }
 
 // The copy is home, even if an old one cannot be deleted.

@@ -84,6 +84,7 @@ class Mirror {
   void put(Directory& run, const MirrorSource& source);
   void is_home(const MirrorSource& source);
   void retire(const MirrorSource& newest);
+  void put_kernels(Directory& run);
   void note_time(Duration took);
   void save_record(Directory& run);
   void publish_record();
@@ -107,6 +108,7 @@ class Mirror {
   bool claimed_ = false;                   // by this process
   std::map<FileId, Copied> homes_;         // verified there by this process
   std::map<FileId, std::string> skipped_;  // cannot go home; value: why
+  std::set<std::string> kernels_;          // names of those that are home
   std::deque<Duration> took_;              // of the last copies
   std::string retire_failure_;             // the last one, as the log told it
   SteadyTime next_check_{};

@@ -12,6 +12,7 @@
 #include "holdfast/base/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
+#include "holdfast/mirror/kernel_files.h"
 #include "holdfast/mirror/rclone_s3.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/checkpoint_store.h"
@@ -327,6 +328,20 @@ bool RcloneHome::holds(const MirrorSource& source) {
   if (!copy->is_whole()) return false;
   verified_[source.id] = source.finite;
   return true;
+}
+
+void RcloneHome::put_kernels(Directory& folder) { copy_kernels(folder.path(), at(kKernelsDirectory)); }
+
+void RcloneHome::fetch_kernels(Directory& folder) { copy_kernels(at(kKernelsDirectory), folder.path()); }
+
+void RcloneHome::copy_kernels(const std::string& from, const std::string& to) {
+  std::string names = "--include=/";
+  for (std::size_t i = 0; i < kKernelNameDigits; ++i) names += "[0-9a-f]";
+  const RcloneEnd end =
+      rclone_.run_limited({"copy", "--max-depth=1", "--ignore-existing", std::move(names),
+                           "--max-size=" + std::to_string(kLongestKernelFile) + "B", from, to});
+  changed();
+  if (!end.ok() && !end.missing()) fail("copy the compiled kernels", end);
 }
 
 // Retention by names: the newest `keep`, and never below two that this process has read back.

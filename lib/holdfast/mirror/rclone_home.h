@@ -48,6 +48,8 @@ class RcloneHome final : public Home {
   std::optional<std::string> note(const std::string& name) override;
   void put_note(const std::string& name, const std::string& text) override;
   void remove_note(const std::string& name) override;
+  void put_kernels(Directory& folder) override;
+  void fetch_kernels(Directory& folder) override;
 
  private:
   struct Claim {
@@ -71,6 +73,7 @@ class RcloneHome final : public Home {
   void forget_old_claims(const std::vector<Claim>& all);
   RcloneEnd write(const std::string& name, const std::string& text, std::vector<std::string> options = {});
   RcloneEnd remove(const std::string& name);
+  void copy_kernels(const std::string& from, const std::string& to);
   [[noreturn]] void fail(const std::string& what, const RcloneEnd& end) const;
 
   const std::string name_;

@@ -39,10 +39,12 @@ class FetchedBadly : public Error {
   const Verdict::Kind kind;
 };
 
-class Start {
+}  // namespace
+
+class internal::StartTry {
  public:
-  Start(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
-        Pace& pace, const StartChecks& checks, std::vector<AttemptNumber>& claims)
+  StartTry(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
+           Pace& pace, const StartChecks& checks, std::vector<AttemptNumber>& claims)
       : file_system_(file_system),
         verifier_(verifier),
         directory_(directory),
@@ -83,6 +85,7 @@ class Start {
     if (here() >= prepared_.attempt)
       throw HomeError(directory_.native() + ": another attempt began during the fetch");
     write_record();
+    fetch_kernels();
     return std::move(prepared_);
   }
 
@@ -194,6 +197,20 @@ class Start {
     if (won != 0 && own >= won) claim_home(own + 1);
   }
 
+  // On a new machine. A standby has compiled its own while it waited.
+  void fetch_kernels() {
+    if (!prepared_.fetched || claimed_ != 0) return;
+    try {
+      const auto run = file_system_.open_directory(directory_, true);
+      if (!run->open_directory(kKernelsDirectory, false)) {
+        home_.fetch_kernels(*run->open_directory(kKernelsDirectory, true));
+      }
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::io_failed) throw;
+      log_debug("{}; the kernels are compiled again", error.what());
+    }
+  }
+
   // False: the file is damaged, or gone.
   bool fetch(const HomeFile& file) {
     // Files are written under a claim only, as everywhere.
@@ -253,12 +270,10 @@ class Start {
   std::vector<AttemptNumber>& claims_;  // of all tries
 };
 
-}  // namespace
-
 PreparedStart internal::try_start(FileSystem& file_system, Verifier& verifier,
                                   const std::filesystem::path& directory, Home& home, Pace& pace,
                                   const StartChecks& checks, std::vector<AttemptNumber>& claims) {
-  return Start(file_system, verifier, directory, home, pace, checks, claims).prepare();
+  return internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).prepare();
 }
 
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
@@ -276,7 +291,8 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
       if (checks.claimed != 0 || (error.exit_code() != ExitCode::io_failed && !is_about_memory(error))) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
-        PreparedStart start = Start(file_system, verifier, directory, home, pace, checks, claims).go_alone();
+        PreparedStart start =
+            internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).go_alone();
         // A fresh start without a claim could train the run a second time beside another machine.
         if (!start.newest) throw;
         log_warning(
@@ -296,20 +312,13 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
   }
 }
 
-struct FetchAhead::Parts {
-  Parts(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
-        Pace& pace, const StartChecks& checks)
-      : start(file_system, verifier, directory, home, pace, checks, claims) {}
-  std::vector<AttemptNumber> claims;  // stays empty
-  Start start;
-};
-
 FetchAhead::FetchAhead(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory,
                        Home& home, Pace& pace, const StartChecks& checks)
-    : parts_(std::make_unique<Parts>(file_system, verifier, directory, home, pace, checks)) {}
+    : start_(std::make_unique<internal::StartTry>(file_system, verifier, directory, home, pace, checks,
+                                                  claims_)) {}
 
 FetchAhead::~FetchAhead() = default;
 
-void FetchAhead::fetch() { parts_->start.fetch_ahead(); }
+void FetchAhead::fetch() { start_->fetch_ahead(); }
 
 }}  // namespace holdfast::v0_2

@@ -21,6 +21,9 @@
 #include "holdfast/store/checkpoint_store.h"
 
 namespace holdfast { inline namespace v0_2 {
+namespace internal {
+class StartTry;
+}
 
 struct PreparedStart {
   AttemptNumber attempt = 0;               // the number that the trainer will claim
@@ -62,8 +65,8 @@ class FetchAhead {
   void fetch();
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::vector<AttemptNumber> claims_ = {};  // stays empty
+  std::unique_ptr<internal::StartTry> start_;
 };
 
 }}  // namespace holdfast::v0_2

@@ -168,7 +168,9 @@ void RunCore::act() {
 
 // For good: what a source withdraws later changes nothing. Another rank's stop is this rank's, too.
 void RunCore::hear_stop() {
-  if (!alone() && !must_stop()) ends_.hear_stop(now_);
+  // A stop of its own, such as a hand-over to a standby, keeps its reason.
+  const bool own = alone() || (votes_.agreed.stop == options_.rank && should_stop());
+  if (!own && !must_stop()) ends_.hear_stop(now_);
   leaving_ = true;
 }
 

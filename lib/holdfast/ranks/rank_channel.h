@@ -122,6 +122,11 @@ class HOLDFAST_EXPORT RankChannel {
   virtual std::string hear(int rank, const std::string& name, Duration limit) = 0;
   // Releases this rank's text of that name; every rank that needs it has heard it.
   virtual void forget(const std::string& name) = 0;
+  // For a rank that waits for something else: throws if a rank is known to be lost. Does not wait while all
+  // live.
+  virtual void require_all() {}
+  // For rank 0, with which the channel ends: that rank has ended by an error, or is lost.
+  virtual bool has_left(int /*rank*/) { return true; }
 
   // The next three bypass votes; others notice within about a second. This rank's machine is about to stand
   // still for at most `longest` (zero: no longer), so its ranks must be waited for. Any thread.

@@ -80,7 +80,7 @@ std::string RollCall::name(const Pulse* pulse, const std::vector<int>& lost, con
   std::vector<int> gone;
   for (const int rank : suspects) {
     // A rank that ends by its own error leaves this key, and its log has the reason.
-    if (line_.peek("gone/" + std::to_string(rank))) gone.push_back(rank);
+    if (line_.peek(gone_key(rank))) gone.push_back(rank);
   }
   if (!gone.empty()) return ranks_in_words(gone) + " ended with an error of its own (its log says which)";
   if (!lost.empty()) return died(suspects);

@@ -21,6 +21,9 @@
 
 namespace holdfast { inline namespace v0_2 {
 
+// What a rank leaves in the store when it ends by an error.
+inline std::string gone_key(int rank) { return "gone/" + std::to_string(rank); }
+
 class HOLDFAST_EXPORT RollCall {
  public:
   // `pulse` may be null, or end earlier than this object.

@@ -166,8 +166,8 @@ class HOLDFAST_EXPORT CheckpointStore {
 
   // Throws SupersededError if a newer attempt has claimed the directory.
   void check_claim();
-  // Fills in attempt, host and boot id; see run_state.h. A successor that claims once an end is durable is no
-  // error of the call.
+  // Fills in attempt, host and boot id; see run_state.h. A successor that claims once an `interrupted` or
+  // `failed` end is durable is no error of the call.
   void write_run_state(const RunState& state);
   // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
   void append_ledger(const std::string& json_line);

@@ -30,20 +30,25 @@ void throw_if_failed(const json& told, int rank) {
               static_cast<ExitCode>(told.value("code", static_cast<int>(ExitCode::internal))));
 }
 
+std::optional<json> hear_within(RankGroup& group, int rank, const char* name, Duration slice) {
+  const SteadyTime asked = Clock::real().now();
+  try {
+    return group.hear(rank, name, slice);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {
+    // An error before the end of the slice is no timeout.
+    if (Clock::real().now() - asked < slice) throw;
+    return std::nullopt;
+  }
+}
+
 json hear_at_start(Run& run, RankGroup& group, int rank, const char* name, Duration limit) {
   // Real time, because the other ranks are other processes.
   const SteadyTime end = Clock::real().now() + limit;
   while (true) {
-    const SteadyTime asked = Clock::real().now();
-    const Duration slice = std::clamp(Duration(end - asked), Duration::zero(), kSlice);
-    try {
-      return group.hear(rank, name, slice);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception&) {
-      // An error before the end of the slice is no timeout.
-      if (Clock::real().now() - asked < slice) throw;
-    }
+    const Duration left = std::max<Duration>(end - Clock::real().now(), Duration::zero());
+    if (auto heard = hear_within(group, rank, name, std::min(left, kSlice))) return *std::move(heard);
     const std::string who = "rank " + std::to_string(rank);
     if (run.monitor.stop_requested()) {
       throw Error("told to stop (" + run.monitor.reason() + ") while waiting for " + who +

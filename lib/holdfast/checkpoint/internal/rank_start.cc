@@ -20,9 +20,17 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kStandsBy[] = "stands_by";  // rank 0 waits for the run, and the ranks begin a new round
+// How often a rank that stands by looks at its signals, and rank 0 at who of the others has to end.
+constexpr Duration kLookWhileStandingBy = std::chrono::milliseconds(250);
+constexpr Duration kLookWhetherGone = std::chrono::milliseconds(10);
+constexpr Duration kToEndTogether = std::chrono::seconds(3);
+
 }  // namespace
 
 void RankStart::lead() {
+  engine_.start.standby().wait_with(
+      {.stand_by = [this] { stand_by(); }, .one_ends = [this] { return one_ends(); }});
   telling_errors(
       [&] {
         // All ranks are asked right before the claim, which ends an attempt that still runs. A rank that
@@ -33,12 +41,82 @@ void RankStart::lead() {
                             });
         file_ = file_to_share();
       },
-      [this](const Error& error) { group_.tell(asked_ ? kVerdict : kCandidate, failure_of(error)); });
+      [this](const Error& error) {
+        group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), failure_of(error));
+        if (round_ > 0) let_others_leave();
+      });
+}
+
+// A standby may end as complete. A rank that found no store would not say so.
+void RankStart::let_others_leave() {
+  Clock& clock = Clock::real();
+  const SteadyTime end = clock.now() + kToEndTogether;
+  for (int rank = 1; rank < group_.world_size(); ++rank) {
+    while (clock.now() < end && !group_.channel().has_left(rank)) clock.sleep_for(kLookWhetherGone);
+  }
+}
+
+// Each name is told once, and a standby that has lost a claim begins anew.
+std::string RankStart::in_round(const char* name) const {
+  return round_ == 0 ? name : name + (" " + std::to_string(round_));
+}
+
+// Told, and not learned from the variable: a launcher may keep that from the other ranks.
+void RankStart::stand_by() {
+  group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), {{kStandsBy, true}});
+  ++round_;
+  asked_ = false;
+}
+
+// Rank 0, while it stands by.
+bool RankStart::one_ends() {
+  group_.channel().require_all();
+  const bool called = group_.channel().called();
+  const SteadyTime now = Clock::real().now();
+  if (called && now >= look_at_) {
+    look_at_ = now + kLookWhileStandingBy;
+    for (int rank = 1; rank < group_.world_size(); ++rank) {
+      const auto told = hear_within(group_, rank, in_round(kChecked).c_str(), Duration::zero());
+      if (told) throw_if_failed(*told, rank);
+    }
+  }
+  // The notice itself is in the other rank's log.
+  if (called && !one_ends_) {
+    log_info(
+        "the end of another rank's machine is announced: until it is withdrawn, this standby claims nothing");
+  }
+  one_ends_ = called;
+  return called;
+}
+
+// Without a limit: rank 0 may stand by for days. If this rank has to end, all ranks do.
+json RankStart::stand_by_with_rank_0() {
+  RankChannel& channel = group_.channel();
+  const std::string name = in_round(kCandidate);
+  const auto end_all = [&](const Error& error) {
+    group_.tell(in_round(kChecked).c_str(), failure_of(error));
+    channel.call(true);
+    hear_within(group_, 0, name.c_str(), kToEndTogether);  // rank 0 has heard it, and ends as well
+  };
+  // Now, and not when the holder is gone.
+  telling_errors([&] { engine_.start.wait().await_sight(); }, end_all);
+  for (;;) {
+    if (auto told = hear_within(group_, 0, name.c_str(), kLookWhileStandingBy)) return *std::move(told);
+    channel.require_all();
+    if (!run_.start_must_end()) {
+      channel.call(run_.monitor.deadline().has_value());
+      continue;
+    }
+    const Error stop("interrupted (" + run_.monitor.reason() + ") while standing by; nothing was claimed",
+                     static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
+    end_all(stop);
+    throw stop;
+  }
 }
 
 void RankStart::let_others_load() {
   const Verdict told = verdict();
-  group_.tell(kVerdict, told);
+  group_.tell(in_round(kVerdict).c_str(), told);
   engine_.others.begin_sharing(run_.options.ranks.shared_write);
   const bool offered = told.image.why_not.empty();
   if (file_ && plan_of(told, group_).sends()) {
@@ -52,8 +130,17 @@ void RankStart::let_others_load() {
 }
 
 void RankStart::follow() {
-  answer_rank_0();
-  const Verdict verdict = hear_verdict();
+  const Duration limit = run_.options.start.mount_wait + kStartWait;
+  json told = hear_at_start(run_, group_, 0, kCandidate, limit);
+  for (;;) {
+    // While it stands by; also after a claim that another standby has won.
+    for (; told.contains(kStandsBy); told = stand_by_with_rank_0()) ++round_;
+    answer(told);
+    told = hear_at_start(run_, group_, 0, in_round(kVerdict).c_str(), limit);
+    if (!told.contains(kStandsBy)) break;
+  }
+  throw_if_failed(told, 0);
+  const auto verdict = told.get<Verdict>();
   // Before the state is loaded, because the head of every shared text names the attempt.
   run_.started.record.attempt = verdict.attempt;
   engine_.others.begin_sharing(verdict.shared_write);
@@ -95,12 +182,14 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     log_warning("each rank reads the checkpoint itself, because rank 0 cannot share its memory: {}",
                 image.why_not);
   }
-  group_.tell(kCandidate, {{"bytes", file ? file->size() : 0}, {"head", head.size()}, {"image", image}});
+  group_.tell(in_round(kCandidate).c_str(),
+              {{"bytes", file ? file->size() : 0}, {"head", head.size()}, {"image", image}});
   if (file) group_.channel().broadcast(head);
   host_names_ = {own_host()};
   hosts_ = {0};
   for (int rank = 1; rank < group_.world_size(); ++rank) {
-    const json told = hear_at_start(run_, group_, rank, kChecked, group_.channel().timeout());
+    const json told =
+        hear_at_start(run_, group_, rank, in_round(kChecked).c_str(), group_.channel().timeout());
     throw_if_failed(told, rank);
     learn_host(rank, told, image.why_not.empty());
   }
@@ -155,9 +244,7 @@ Verdict RankStart::verdict() const {
   return verdict;
 }
 
-void RankStart::answer_rank_0() {
-  const Duration limit = run_.options.start.mount_wait + kStartWait;
-  const json candidate = hear_at_start(run_, group_, 0, kCandidate, limit);
+void RankStart::answer(const json& candidate) {
   throw_if_failed(candidate, 0);
   std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
   if (!head.empty()) group_.channel().broadcast(head);
@@ -169,15 +256,9 @@ void RankStart::answer_rank_0() {
         // Whether it can be mapped, before rank 0 counts on it.
         const auto image = candidate.value("image", OfferedImage());
         const std::string why_not = map_image(image, candidate.value("bytes", std::uint64_t{0})).why_not;
-        group_.tell(kChecked, {{"host", own_host()}, {"why_not", why_not}});
+        group_.tell(in_round(kChecked).c_str(), {{"host", own_host()}, {"why_not", why_not}});
       },
-      [&](const Error& error) { group_.tell(kChecked, failure_of(error)); });
-}
-
-Verdict RankStart::hear_verdict() {
-  const json told = hear_at_start(run_, group_, 0, kVerdict, run_.options.start.mount_wait + kStartWait);
-  throw_if_failed(told, 0);
-  return told.get<Verdict>();
+      [&](const Error& error) { group_.tell(in_round(kChecked).c_str(), failure_of(error)); });
 }
 
 // Waits for all: no rank trains before every rank can.

@@ -238,9 +238,6 @@ std::optional<StartedRun> try_start(Run& run, const StartWait& wait, StartFinder
 
 StartedRun start_run(Run& run, StartWait& wait, StartFinder& finder, StandbyWait& standby, int world_size,
                      const BeforeClaim& before_claim) {
-  if (standby.stands_by() && world_size > 1) {
-    throw UsageError("a standby of a run with several ranks is not possible; unset HOLDFAST_STANDBY");
-  }
   wait.await_sight();
   wait.await_volume();
   finder.end_reading_ahead();

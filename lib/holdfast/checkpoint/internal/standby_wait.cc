@@ -59,6 +59,7 @@ void StandbyWait::stop_reading() {
 
 AttemptNumber StandbyWait::await() {
   if (!stands_by_) return 0;
+  if (others_.stand_by) others_.stand_by();
   sign_ = {.host = host_name(), .pid = getpid(), .since_ms = since_1970(run_.clock.wall_now())};
   changed_ = run_.clock.now();
   const std::string place = env_text(kEnvMirrorHome).value_or(run_.options.start.home);
@@ -73,8 +74,8 @@ AttemptNumber StandbyWait::await() {
       const View view = look();
       if (run_.clock.now() - asked > kLongLook) changed_ = run_.clock.now();
       troubled_ = false;
-      // Its own machine ends soon: a claim would only take the run from one that lives on.
-      const bool ends = run_.monitor.deadline().has_value();
+      // A machine of its own ends soon: a claim would only take the run from one that lives on.
+      const bool ends = one_ends() || run_.monitor.deadline().has_value();
       if ((!ends || holds_home()) && is_free(view)) {
         finish_reading();
         if (!home_) return view.highest + 1;
@@ -155,7 +156,7 @@ bool StandbyWait::is_free(const View& view) {
     case RunPhase::interrupted:
       break;
   }
-  if (std::exchange(taken_over_, state->attempt) != state->attempt) {
+  if (std::exchange(told_.taken_over, state->attempt) != state->attempt) {
     log_info("{}; this standby takes over", attempt_text(*state));
   }
   return true;
@@ -256,8 +257,7 @@ void StandbyWait::withdraw_sign() noexcept {
 
 void StandbyWait::say_for_whom(const View& view) {
   const AttemptNumber attempt = view.word.attempt;
-  if (told_ == attempt) return;
-  told_ = attempt;
+  if (std::exchange(told_.waits_for, attempt) == attempt) return;
   if (attempt == 0) {
     log_info("standing by in {}: nobody has trained there yet", run_.options.directory);
     return;
@@ -281,7 +281,10 @@ void StandbyWait::rest(Duration time) {
 }
 
 void StandbyWait::hear_stop() {
-  if (!run_.start_must_end()) return;
+  if (!run_.start_must_end()) {
+    one_ends();  // throws if another rank stops
+    return;
+  }
   stop_reading();
   throw Error("interrupted (" + run_.monitor.reason() + ") while standing by; nothing was " +
                   (holds_home() ? "begun" : "claimed"),

@@ -15,9 +15,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/standby_home.h"
+#include "holdfast/checkpoint/internal/standby_ranks.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
@@ -33,6 +35,8 @@ class StandbyWait {
   StandbyWait& operator=(const StandbyWait&) = delete;
 
   bool stands_by() const { return stands_by_; }
+  // For rank 0 of several, before await().
+  void wait_with(StandbyRanks others) { others_ = std::move(others); }
   // Returns once the run is free: the number of the attempt that takes over, for `only` of a claim. With a
   // HOME the run is claimed there, and the result is 0: nobody else claims in the run directory.
   AttemptNumber await();
@@ -59,6 +63,12 @@ class StandbyWait {
     std::string told = {};                    // the failed one that the log has named
   };
 
+  // The attempts that the log has named.
+  struct Told {
+    std::optional<AttemptNumber> waits_for = {};
+    std::optional<AttemptNumber> taken_over = {};  // whose end
+  };
+
   View look();
   View look_here() const;
   View look_home();
@@ -72,6 +82,7 @@ class StandbyWait {
   void withdraw_sign() noexcept;
   void say_for_whom(const View& view);
   void rest(Duration time);
+  bool one_ends() const { return others_.one_ends && others_.one_ends(); }
   void hear_stop();
   void stop_reading();
 
@@ -79,6 +90,7 @@ class StandbyWait {
   StartFinder& finder_;
   const bool stands_by_;
   const std::optional<Duration> takeover_after_;
+  StandbyRanks others_;  // empty: one process
   StandbySign sign_;
   std::unique_ptr<StandbyHome> home_;  // null: the run directory is shared
   std::future<ReadAhead> reading_;
@@ -87,8 +99,7 @@ class StandbyWait {
   std::string trace_;
   SteadyTime changed_{};  // when the trace did
   SteadyTime renew_at_{};
-  std::optional<AttemptNumber> told_;        // the attempt that the log has named
-  std::optional<AttemptNumber> taken_over_;  // the attempt whose end the log has named
+  Told told_;
   bool troubled_ = false;
 };
 

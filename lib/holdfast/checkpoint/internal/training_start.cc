@@ -78,11 +78,8 @@ void TrainingStart::begin_writing() {
                 [this](const HomeRecord& record) { hear_home(record); });
   }
   if (!is_real) return;
-  // One rank alone cannot decide to hand over.
-  if (started.record.world_size == 1) {
-    standby_watch_.start(run_.file_system, run_.options.directory,
-                         [this](bool ready) { driver_.standby_is_ready(ready); });
-  }
+  standby_watch_.start(run_.file_system, run_.options.directory,
+                       [this](bool ready) { driver_.standby_is_ready(ready); });
   heartbeat_.start(run_.file_system, run_.options.directory, state.attempt, run_.clock,
                    [this](RunProgress& now) { return tell_progress(now); });
 }

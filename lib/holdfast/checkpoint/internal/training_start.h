@@ -39,6 +39,7 @@ class TrainingStart {
 
   StartWait& wait() { return wait_; }
   StartFinder& finder() { return finder_; }
+  StandbyWait& standby() { return standby_; }
   // The program's call of peek() or resume(): UsageError if it comes too late.
   void require_open(const char* call) const;
   // For a process that commits: finds, claims, loads, and begins.

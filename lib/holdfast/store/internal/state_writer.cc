@@ -58,8 +58,8 @@ void write_state(RunDirectory& directory, Attempt& attempt, const RunState& stat
   try {
     replace_file(directory.run(), attempt, kRunStateName, text);
   } catch (const SupersededError&) {
-    // Who has read of the end may claim at once (a standby does).
-    if (!is_end(state.phase)) throw;
+    // Somebody goes on after such an end, and may claim as soon as the file above tells of it (a standby).
+    if (state.phase != RunPhase::interrupted && state.phase != RunPhase::failed) throw;
   }
 }
 
