@@ -11,6 +11,7 @@
 // Threads: the training thread; it reads ahead on a thread of its own.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -19,12 +20,19 @@
 
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/standby_home.h"
-#include "holdfast/checkpoint/internal/standby_ranks.h"
 #include "holdfast/checkpoint/internal/start_finder.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+
+// The other ranks of a standby, as rank 0 needs them while it waits.
+struct StandbyRanks {
+  std::function<void()> stand_by;  // called before each wait: they wait, too
+  // True while the end of another rank's machine is announced. Throws RankChannel's errors if a rank is
+  // lost, and another rank's error with its exit code.
+  std::function<bool()> one_ends;
+};
 
 class StandbyWait {
  public:
