@@ -256,6 +256,25 @@ TEST(Answers, BringNoWithdrawnEndBack) {
   EXPECT_FALSE(world[0].returned->stop);
 }
 
+TEST(HandOvers, ToAStandbyKeepTheirReason) {
+  for (const int ranks : {1, 2}) {
+    for (int ending = 0; ending < ranks; ++ending) {
+      Measured world(ranks);
+      world.give(0, run::StandbyReady{true});
+      world.step();
+      EXPECT_FALSE(world[0].returned->stop) << "nothing is announced";
+      world.give(ending, world.end(1, 10min));
+      for (int i = 0; i < 30 && !world[0].returned->stop; ++i) world.step();
+      EXPECT_TRUE(world[0].returned->stop) << ranks << " ranks, end on rank " << ending;
+      EXPECT_TRUE(world.rank(0).core->hands_over()) << ranks << " ranks, end on rank " << ending;
+      world.finish();
+      EXPECT_EQ(world[0].code, 75);
+      EXPECT_EQ(world.durable, world.at);
+      EXPECT_TRUE(world.rank(0).core->hands_over()) << ranks << " ranks, end on rank " << ending;
+    }
+  }
+}
+
 TEST(Copies, ThatCannotBeClosedFailTheirSave) {
   Measured world(1, OnNotice::train_on, 1s);
   world.failing_closes = 1;

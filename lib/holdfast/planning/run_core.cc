@@ -212,7 +212,7 @@ void RunCore::handle(const WaitedEnough& /*event*/) {
 }
 
 void RunCore::handle(const StandbyReady& event) {
-  standby_ready_ = event.so;
+  standby_ready_ = event.so && !planted(Planted::keeps_the_run_from_a_standby);
   if (wait_ == Wait::look && alone()) look_at_ = now_;
 }
 

@@ -23,7 +23,7 @@ namespace holdfast { inline namespace v0_2 { namespace run {
   bug(repeats_a_failed_last_save_at_once) bug(counts_a_step_after_the_end)                                  \
   bug(gives_up_at_the_end_of_another) bug(ends_broken_evaluations_with_74)                                  \
   bug(tries_no_more_in_an_evaluation) bug(approves_before_durable) bug(forgets_the_way_home)                \
-  bug(never_learns_an_interval) bug(leaves_the_machine_approved)
+  bug(never_learns_an_interval) bug(leaves_the_machine_approved) bug(keeps_the_run_from_a_standby)
 // clang-format on
 
 enum class Planted {
