@@ -256,6 +256,16 @@ TEST(Answers, BringNoWithdrawnEndBack) {
   EXPECT_FALSE(world[0].returned->stop);
 }
 
+TEST(Stops, ThatComeAgainAfterTheirEndHasPassedHaveALaterOne) {
+  const SteadyTime now{1h};
+  run::RunEnds ends;
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 5s}, now);
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 9s}, now + 1s);
+  EXPECT_EQ(ends.earliest({.named = true}), now + 5s);
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 20s}, now + 6s);
+  EXPECT_EQ(ends.earliest({.named = true}), now + 20s);
+}
+
 TEST(HandOvers, ToAStandbyKeepTheirReason) {
   for (const int ranks : {1, 2}) {
     for (int ending = 0; ending < ranks; ++ending) {

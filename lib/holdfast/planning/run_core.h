@@ -204,6 +204,7 @@ class RunCore {
   void vote_as_rank_0(Vote& vote, bool at_end);
   void learn(const Vote& all);
   void act();
+  bool stops_itself(const Vote& all) const;
   void hear_stop();
   void stop_together();
   void pause_together(bool saves);

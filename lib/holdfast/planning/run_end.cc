@@ -166,7 +166,7 @@ void RunCore::end_begins() {
   end_.by_itself = !end_.interrupted;
   if (end_.torn) say(Remark::torn);
   if (!leads()) {
-    const bool joins = votes_.agreed.save >= 0 && !end_.torn && !hopeless(votes_.agreed) && !covered();
+    const bool joins = votes_.agreed.save >= 0 && !end_.torn && !hopeless(votes_.agreed);
     return joins ? begin({.last = true, .asked = true, .blocking = true}) : proceed();
   }
   // A copy in progress is completed only if its commit can end in time.

@@ -15,6 +15,11 @@ constexpr Duration kSameTime = std::chrono::seconds(1);
 SteadyTime when(SteadyTime posted, Duration left) { return left == kNoEnd ? kNever : posted + left; }
 Duration until(SteadyTime end, SteadyTime now) { return end == kNever ? kNoEnd : time_until(end, now); }
 
+// The earlier one counts, unless it has passed.
+void lower(SteadyTime& end, SteadyTime heard, SteadyTime now) {
+  end = end <= now ? heard : std::min(end, heard);
+}
+
 bool same(SteadyTime one, SteadyTime other) { return std::max(one - other, other - one) <= kSameTime; }
 
 }  // namespace
@@ -31,8 +36,8 @@ void RunEnds::hear(const NoticeHeard& notice, SteadyTime now) {
       return;
     case NoticeKind::stop:
       if (!std::exchange(own_stop_.told, true)) own_stop_.seen = now;
-      own_stop_.at = std::min(own_stop_.at, notice.at);
-      if (!notice.guessed) own_stop_.named = std::min(own_stop_.named, notice.at);
+      lower(own_stop_.at, notice.at, now);
+      if (!notice.guessed) lower(own_stop_.named, notice.at, now);
       return;
     case NoticeKind::withdrawn:
       if (known != own_.end() && !planted(Planted::forgets_a_withdrawal)) own_.erase(known);
@@ -170,20 +175,20 @@ const RunEnds::End* RunEnds::standing() const {
 
 SteadyTime RunEnds::earliest(const Which& which) const {
   SteadyTime first = kNever;
-  const auto lower = [&](SteadyTime at) {
+  const auto consider_at = [&](SteadyTime at) {
     if (at > which.after) first = std::min(first, at);
   };
   const SteadyTime stopped = std::min(own_stop_.seen, others_stop_.seen);
   const auto consider = [&](const End& end) {
     if (end.dismissed || (which.named && end.guessed)) return;
     if (which.sleeps != Sleeps::count && end.hibernates != (which.sleeps == Sleeps::alone)) return;
-    if (stopped == kNever || end.at > stopped) lower(end.at);
+    if (stopped == kNever || end.at > stopped) consider_at(end.at);
   };
-  if (which.sleeps != Sleeps::alone) lower(which.named ? own_stop_.named : own_stop_.at);
+  if (which.sleeps != Sleeps::alone) consider_at(which.named ? own_stop_.named : own_stop_.at);
   for (const End& end : own_) consider(end);
   if (which.own_only) return first;
   if (which.named && which.sleeps != Sleeps::alone && (stopped == kNever || others_named_ > stopped)) {
-    lower(others_named_);
+    consider_at(others_named_);
   }
   if (others_end_) consider(*others_end_);
   if (others_sleep_) consider(*others_sleep_);

@@ -112,7 +112,8 @@ void RunCore::vote_as_rank_0(Vote& vote, bool at_end) {
   ask(vote.stop, plan.move == Move::stop);
   ask(vote.pause, plan.pauses());
   const bool no_room = !plan.room && plan.move != Move::commit && !plan.pauses();
-  ask(vote.busy, image_.state != Image::free || no_room);
+  // After a failure, until the next save has ended: the other ranks take rank 0's word for both.
+  ask(vote.busy, image_.state != Image::free || no_room || (failing_ && in_flight_));
 }
 
 void RunCore::handle(const VoteResult& event) {
@@ -136,7 +137,9 @@ void RunCore::learn(const Vote& all) {
   // What falls due at the very next step has been voted on.
   if (all.due > all.highest + 1) votes_.next = std::min(votes_.next, all.due - 1);
   if (alone()) return;
-  ends_.hear_others(all.left, votes_.posted, now_, options_.on_notice);
+  // The end for which this rank stops is the reason that it records, also if it was withdrawn just now.
+  const bool keeps = stops_itself(all) && all.left.any == kNoEnd;
+  if (!keeps) ends_.hear_others(all.left, votes_.posted, now_, options_.on_notice);
   if (leads()) return;
   durable_ = std::max(durable_, all.durable);
   if (!ends_.stop_requested()) ends_.dismiss(now_ - kOutlivedHere);
@@ -166,11 +169,12 @@ void RunCore::act() {
   saves ? save_together() : proceed();
 }
 
+// Such as for a hand-over to a standby, which the run's end has to tell.
+bool RunCore::stops_itself(const Vote& all) const { return all.stop == options_.rank && should_stop(); }
+
 // For good: what a source withdraws later changes nothing. Another rank's stop is this rank's, too.
 void RunCore::hear_stop() {
-  // A stop of its own, such as a hand-over to a standby, keeps its reason.
-  const bool own = alone() || (votes_.agreed.stop == options_.rank && should_stop());
-  if (!own && !must_stop()) ends_.hear_stop(now_);
+  if (!alone() && !stops_itself(votes_.agreed) && !must_stop()) ends_.hear_stop(now_);
   leaving_ = true;
 }
 
@@ -200,7 +204,10 @@ void RunCore::pause_together(bool saves) {
     approved_ = so;
     emit(LetMachineGo{so});
   }
-  if (!saves || votes_.agreed.durable >= step_) return proceed();
+  if (!saves || votes_.agreed.durable >= step_) {
+    if (saves && leads()) decline();
+    return proceed();
+  }
   saved_here_ = !alone();
   // Another rank may have asked for a save that has just failed.
   if (leads() && (decide().move != Move::last_commit || covered() || now_ < retry_last_)) {

@@ -237,6 +237,8 @@ void Calls::finish() {
     const RunDriver::Answer answer = driver_.call(run::FinishCalled{run_.step(), stale});
     // A stop may have been heard in the call, by the last vote or while frozen weights were read.
     if (why.empty() && answer.exit->how != run::Ending::complete) why = driver_.reason();
+    // Such as an end that was withdrawn before the call.
+    if (answer.exit->how == run::Ending::complete) why.clear();
     run_.started.receipt.close();
     if (engine_.others.leads()) {
       engine_.others.settle("the run has ended");

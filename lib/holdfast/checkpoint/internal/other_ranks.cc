@@ -141,7 +141,7 @@ std::optional<run::Vote> OtherRanks::result(std::optional<Duration> left, At at)
   const Agreed agreed = agreed_by(*largest, group_->world_size());
   ++round_;
   learn(agreed);
-  stop_ = agreed.stop;
+  if (stop_ < 0) stop_ = agreed.stop;  // the first one: then all ranks ask for it
   torn_ = agreed.torn;
   run::Vote vote{.lowest = agreed.step,
                  .highest = agreed.step,
@@ -159,7 +159,8 @@ std::optional<run::Vote> OtherRanks::result(std::optional<Duration> left, At at)
                  .due = agreed.due,
                  .alone = !(sharing() && agreed.shares())};
   plan_ = vote.alone ? 0 : agreed.plan;
-  const bool over = agreed.hopeless() || agreed.durable >= run_.step();
+  const bool hopeless = agreed.stop >= 0 && agreed.hopeless();
+  const bool over = hopeless || agreed.durable >= run_.step();
   if (at == At::last_boundary) return vote;  // the vote of the end decides
   const bool at_end = at == At::end;
   const bool saves = at_end             ? agreed.save >= 0 && agreed.torn < 0 && !over
@@ -167,7 +168,7 @@ std::optional<run::Vote> OtherRanks::result(std::optional<Duration> left, At at)
                                         : agreed.saves();
   // A stop without time for a save does not wait for texts that only a save needs.
   const bool gathers = at_end             ? agreed.torn < 0 && !over
-                       : agreed.stop >= 0 ? !agreed.hopeless()
+                       : agreed.stop >= 0 ? !hopeless
                                           : saves || agreed.pause >= 0;
   if (saves && plan_ != 0) ++shared_saves_;
   if (leads() && saves && plan_ != 0) {

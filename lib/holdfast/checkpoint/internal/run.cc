@@ -53,8 +53,12 @@ bool Run::start_must_end() noexcept {
   if (monitor.stop_requested()) return true;
   try {
     const SteadyTime now = clock.now();
-    const auto notice = monitor.standing();
-    if (!notice || notice->hibernates || now >= *notice->deadline + kAliveAfter) return false;
+    auto notice = monitor.standing();
+    // A standby's machine that has outlived its announced end may claim again.
+    for (; notice && now >= *notice->deadline + kAliveAfter; notice = monitor.standing()) {
+      monitor.dismiss(now - kAliveAfter);
+    }
+    if (!notice || notice->hibernates) return false;
     if (options.notices.on_notice != OnNotice::callback) return options.notices.on_notice == OnNotice::exit;
     if (!answered_ || answered_->first != *notice->seen) {
       answered_ = {*notice->seen, ask_policy(options.notices, *notice, now)};

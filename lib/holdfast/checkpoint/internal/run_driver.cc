@@ -77,6 +77,7 @@ void RunDriver::begin() {
   }
   // The writer's thread may have found it before the core existed.
   if (run_.writer && run_.writer->superseded()) consider(run::Superseded{}, none);
+  if (standby_) consider(run::StandbyReady{true}, none);
   quiet_ = {};
   begun_.store(true, std::memory_order_release);
 }
@@ -122,6 +123,8 @@ void RunDriver::consider(run::Event event, run::Actions& now) {
       }
     }
   }
+  // Now: what is heard while the last save is copied does not change why the run stops.
+  if (core_->leaving()) record_reason();
   disturbed_.store(
       !std::holds_alternative<run::StepDone>(event) && !std::holds_alternative<run::VoteResult>(event),
       std::memory_order_relaxed);
@@ -230,6 +233,7 @@ RunDriver::Answer RunDriver::call(const run::Event& event) {
   waits_since_ = said_ = run_.clock.now();
   waited_ = Duration::zero();
   const bool begins = std::holds_alternative<run::EvaluationBegun>(event);
+  if (begins) evaluated_ = run_.step();
   if (begins || std::holds_alternative<run::EvaluationEnded>(event)) evaluating_ = begins;
   if (pressed()) {
     look_at_sleep();
@@ -266,9 +270,8 @@ RunDriver::Answer RunDriver::call(const run::Event& event) {
   pausing_ = false;
   pause_.reset();
   if (answer.returned.stop || answer.exit) {
-    std::string why = reason();
     const MutexLock lock(mutex_);
-    if (!std::exchange(left_, true)) reason_ = std::move(why);
+    record_reason();
   }
   return answer;
 }

@@ -109,6 +109,9 @@ class RunDriver final : public SaveListener {
   void wait(Answer& answer);
   void hear_others(const run::Vote& all);
   void ask_the_program();
+  std::string end_now() const HOLDFAST_REQUIRES(mutex_);
+  std::string reason_now() const HOLDFAST_REQUIRES(mutex_);
+  void record_reason() noexcept HOLDFAST_REQUIRES(mutex_);
   void look_at_sleep() noexcept;
   run::NoticeHeard event_of(const Notice& notice) HOLDFAST_REQUIRES(mutex_);
   bool next_waiting(run::Action& next);
@@ -139,6 +142,8 @@ class RunDriver final : public SaveListener {
   std::int64_t counted_ HOLDFAST_GUARDED_BY(mutex_) = 0;  // durable saves that the schedule knows
 
   std::atomic<bool> begun_{false}, disturbed_{false}, pressed_{false}, evaluating_{false}, may_go_{false};
+  std::atomic<bool> standby_{false};         // is ready
+  std::atomic<std::int64_t> evaluated_{-1};  // the step of the newest evaluation
   std::atomic<int> in_flight_{0};
   std::atomic<int> writing_{0};  // the save that the writer has
 

@@ -76,10 +76,13 @@ void RunDriver::hear(const Notice& notice) noexcept {
   }
 }
 
-void RunDriver::standby_is_ready(bool so) noexcept { give(run::StandbyReady{so}); }
+void RunDriver::standby_is_ready(bool so) noexcept {
+  standby_ = so;  // for begin()
+  give(run::StandbyReady{so});
+}
 
 // OnNotice::callback: once for each notice, on the training thread.
-void RunDriver::ask_the_program() {
+void RunDriver::ask_the_program() try {
   const NoticeOptions& options = run_.options.notices;
   if (options.on_notice != OnNotice::callback) return;
   run::RunEnds::End end;
@@ -110,6 +113,7 @@ void RunDriver::ask_the_program() {
     decided_ = answer;
   }
   give(answer);
+} catch (const std::bad_alloc&) {  // asked again at the next look
 }
 
 // The machine was announced to hibernate, and has slept.
@@ -129,11 +133,10 @@ void RunDriver::look() noexcept {
   try {
     if (!others_.alone() && others_.leads() && evaluating()) {
       if (others_.called()) give(run::HelpCalled{});
-      const Staged image = saves_.kept();
+      const Staged image = saves_.kept(evaluated_);
       if (image && in_flight_ == 0) {
         const auto put_in = others_.own_of_boundary(image.layout->tensors());
-        const std::int64_t step = image.snapshot->step;
-        if (put_in && saves_.complete(step, put_in)) give(run::SharesHere{step});
+        if (put_in && saves_.complete(image, put_in)) give(run::SharesHere{image.snapshot->step});
       }
     }
   } catch (const std::exception& error) {
@@ -195,7 +198,7 @@ void RunDriver::hear_others(const run::Vote& all) {
   if (stops && !stopped) {
     // An end that has passed says nothing about the time left.
     run_.monitor.dismiss(now);
-    Notice stop{.source = "another rank", .kind = NoticeKind::stop, .text = text_of_end(), .seen = now};
+    Notice stop{.source = "another rank", .kind = NoticeKind::stop, .text = reason(), .seen = now};
     if (all.left.any != run::kNoEnd && all.left.any > Duration::zero()) stop.deadline = now + all.left.any;
     stop.guessed = all.left.named == run::kNoEnd;
     tell(stop);
@@ -208,40 +211,41 @@ void RunDriver::hear_others(const run::Vote& all) {
 }
 
 std::string RunDriver::text_of_end() const {
-  bool own_stop = false, others_stop = false, others_end = false, others_sleep = false;
-  {
-    const MutexLock lock(mutex_);
-    if (core_) {
-      const run::RunEnds& ends = core_->ends();
-      own_stop = ends.own_stop();
-      others_stop = ends.others_stop();
-      const run::RunEnds::End* const end = ends.standing();
-      others_end = end != nullptr && end->source == run::RunEnds::kAnotherRank;
-      others_sleep = end != nullptr && end->source == run::RunEnds::kSleepOfAnotherRank;
-    }
+  const MutexLock lock(mutex_);
+  return core_ ? end_now() : run_.monitor.reason();
+}
+
+std::string RunDriver::end_now() const {
+  const run::RunEnds& ends = core_->ends();
+  if (ends.own_stop()) return run_.monitor.reason();
+  if (ends.others_stop()) return "rank " + std::to_string(others_.told_to_stop()) + " was told to stop";
+  const run::RunEnds::End* const end = ends.standing();
+  if (end != nullptr && end->source == run::RunEnds::kAnotherRank) return kOthersEnd;
+  if (end != nullptr && end->source == run::RunEnds::kSleepOfAnotherRank) return kOthersSleep;
+  return run_.monitor.reason();
+}
+
+std::string RunDriver::reason_now() const {
+  if (!core_->ends().stop_requested() && !core_->stopping()) return {};
+  return end_now() + (core_->hands_over() ? std::string("; ") + kHandedOver : std::string());
+}
+
+void RunDriver::record_reason() noexcept {
+  if (std::exchange(left_, true)) return;
+  try {
+    reason_ = reason_now();
+  } catch (const std::bad_alloc&) {
+    reason_ = "out of memory";
   }
-  if (own_stop) return run_.monitor.reason();
-  if (others_stop) return "rank " + std::to_string(others_.told_to_stop()) + " was told to stop";
-  if (others_end) return kOthersEnd;
-  return others_sleep ? kOthersSleep : run_.monitor.reason();
 }
 
 std::string RunDriver::reason() const noexcept {
-  if (run_.writer && run_.writer->superseded()) return run_.writer->superseded_reason();
-  return text_or_out_of_memory([&] {
-    bool stops = false, hands_over = false;
-    {
-      const MutexLock lock(mutex_);
-      if (left_) return reason_;
-      if (core_) {
-        stops = core_->ends().stop_requested() || core_->stopping();
-        hands_over = core_->hands_over();
-      } else {
-        stops = run_.monitor.stop_requested();
-      }
-    }
-    if (!stops) return std::string();
-    return text_of_end() + (hands_over ? std::string("; ") + kHandedOver : std::string());
+  return text_or_out_of_memory([this] {
+    // A newer attempt is found at any time, also after the run has decided to stop.
+    if (run_.writer && run_.writer->superseded()) return run_.writer->superseded_reason();
+    if (!begun()) return run_.start_must_end() ? run_.monitor.reason() : std::string();
+    const MutexLock lock(mutex_);
+    return left_ ? reason_ : reason_now();
   });
 }
 

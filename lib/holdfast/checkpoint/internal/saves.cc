@@ -67,9 +67,14 @@ Saves::Open* Saves::find_open(int save) {
   return found != open_.end() ? &*found : nullptr;
 }
 
-BegunSave Saves::begin_save(int save, std::int64_t step, bool asked) {
-  auto handle =
-      std::make_shared<SaveHandle::Shared>(step, SaveStatus::staging, run_.time.boundary(), asked, run_.book);
+void Saves::keep_last() {
+  const MutexLock lock(mutex_);
+  keeps_last_ = true;
+}
+
+// `boundary`: when the training stood there.
+BegunSave Saves::begin_save(int save, std::int64_t step, SteadyTime boundary, bool asked) {
+  auto handle = std::make_shared<SaveHandle::Shared>(step, SaveStatus::staging, boundary, asked, run_.book);
   const MutexLock lock(mutex_);
   // Another thread may have begun it meanwhile: a save has one handle.
   if (const Open* const known = find_open(save)) return known->handle;
@@ -94,7 +99,11 @@ SaveHandle Saves::handle(int save, std::int64_t step) noexcept {
     if (newest_.step() == step) return newest_;
   }
   try {
-    return save > 0 ? SaveHandle(begin_save(save, step, true)) : SaveHandle();
+    if (save <= 0) return {};
+    BegunSave begun = begin_save(save, step, run_.time.boundary(), true);
+    const MutexLock lock(mutex_);
+    unmeasured_.push_back(begun);
+    return SaveHandle(std::move(begun));
   } catch (const std::bad_alloc&) {
     return {};
   }
@@ -140,7 +149,7 @@ run::Staged Saves::stage(const run::Stage& action, bool at_end) {
          others_.writes() && !run_.stager.wait_ready(kImageSlice);) {
       if (run_.clock.now() - began >= kImageComesBack) break;
     }
-    if (action.for_save) save = begin_save(action.image, action.step, false);
+    if (action.for_save) save = begin_save(action.image, action.step, run_.time.boundary(), false);
     lay_out();
     // The image records the numbers of this step, and late ones may say that its update was skipped.
     boundary_.settle();
@@ -168,6 +177,7 @@ run::Staged Saves::stage(const run::Stage& action, bool at_end) {
     Image* const place = find(0);
     if (place == nullptr) throw Error("a third image of the state");
     *place = {.id = action.image, .for_save = action.for_save, .staged = std::move(staged)};
+    place->boundary = run_.time.boundary();
     return answer;
   } catch (...) {
     if (copying_ == action.image && copier_.open()) {
@@ -220,19 +230,23 @@ const RunRecord& Saves::record() {
   boundary_.note_in(record);
   // Settled afterwards: a value whose save has failed meanwhile must not count as kept.
   others_.add_values(measurements_);
+  measure_saves();
+  record.metrics = measurements_.recorded();
+  return record;
+}
+
+void Saves::measure_saves() {
   {
     const MutexLock lock(mutex_);
     for (const BegunSave& save : unmeasured_) measurements_.saved_by(save);
     unmeasured_.clear();
   }
   measurements_.settle();
-  record.metrics = measurements_.recorded();
-  return record;
 }
 
 bool Saves::measure(const std::string& name, double value) {
   const std::int64_t step = run_.step();
-  measurements_.settle();
+  measure_saves();
   measurements_.add(name, step, value);
   LedgerLine line = run_.ledger.stamped("metric");
   run_.ledger.note(line.number("step", step).text("name", name).text("value", shortest_decimal(value)));
@@ -376,6 +390,8 @@ run::CopyClosed Saves::close_copy(int image, run::Call in_call) {
     answer.intact = true;
     tells = !evaluates;
   } catch (...) {
+    if (copier_.open()) copy = copier_.take();
+    copied_for_ = nullptr;
     fail(save);
     answer.failed = true;
   }
@@ -419,11 +435,15 @@ bool Saves::write(const run::Write& action) noexcept {
   BegunSave save;
   Staged staged;
   bool has_all = false;
+  SteadyTime boundary{};
   try {
     {
       const MutexLock lock(mutex_);
-      const Image* const image = find(action.image);
+      if (ended_) return false;
+      Image* const image = find(action.image);
       if (image == nullptr || !image->staged) throw Error("the image is gone");
+      image->given_to = action.save;
+      boundary = image->boundary;
       // The save of its own image records what was known when that was made.
       const bool own = image->for_save && action.save == image->id && !image->shelved;
       staged = !own && image->renewed ? image->renewed : image->staged;
@@ -431,7 +451,7 @@ bool Saves::write(const run::Write& action) noexcept {
       if (Open* const open = find_open(action.save)) save = open->handle;
     }
     if (!save) {
-      save = begin_save(action.save, action.step, true);
+      save = begin_save(action.save, action.step, boundary, true);
       save->update([&](SaveFigures& figures) { figures.staged = staged.bytes; });
       const MutexLock lock(mutex_);
       unmeasured_.push_back(save);
@@ -467,6 +487,9 @@ void Saves::settle(const run::Settle& action) noexcept {
   BegunSave save;
   {
     const MutexLock lock(mutex_);
+    for (Image& image : images_) {
+      if (image.given_to == action.save) image.given_to = 0;
+    }
     Open* const open = find_open(action.save);
     if (open == nullptr) return;
     if (!open->given) save = open->handle;
@@ -488,6 +511,7 @@ void Saves::end() noexcept {
   std::vector<Open> left;
   {
     const MutexLock lock(mutex_);
+    ended_ = true;
     left.swap(open_);
   }
   for (const Open& open : left) {
@@ -525,21 +549,22 @@ void Saves::renew() noexcept {
   }
 }
 
-Staged Saves::kept() const {
+Staged Saves::kept(std::int64_t step) const {
   const MutexLock lock(mutex_);
   for (const Image& image : images_) {
-    if (image.staged && !image.staged.shares && image.id != copying_ &&
-        image.staged.snapshot->step == run_.step()) {
+    if (image.staged && !image.staged.shares && image.id != copying_ && image.staged.snapshot->step == step) {
       return image.staged;
     }
   }
-  return last_ && last_.snapshot->step == run_.step() ? last_ : Staged();
+  return last_ && last_.snapshot->step == step ? last_ : Staged();
 }
 
-bool Saves::complete(std::int64_t step, const std::function<void(const Snapshot& image)>& put_in) {
+// Nothing is put into an image while it is written: its digests may be computed already.
+bool Saves::complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in) {
   const MutexLock lock(mutex_);
   for (Image& image : images_) {
-    if (!image.staged || image.staged.snapshot->step != step || image.staged.shares) continue;
+    if (!image.staged || image.staged.snapshot != kept.snapshot) continue;
+    if (!image.complete && image.given_to != 0) return false;
     if (!image.complete) put_in(*image.staged.snapshot);
     image.complete = true;
     return true;
@@ -548,7 +573,7 @@ bool Saves::complete(std::int64_t step, const std::function<void(const Snapshot&
 }
 
 void Saves::tell_changes() const {
-  const Staged image = kept();
+  const Staged image = kept(run_.step());
   if (!image) return;
   const std::vector<std::string> names = run_.source.changed_since(*image.snapshot);
   if (names.empty()) return;
@@ -579,7 +604,10 @@ bool Saves::changed_unseen_at_end() const {
 
 std::shared_ptr<const Snapshot> Saves::state() {
   // An image of this boundary spares another copy of the state.
-  if (const Staged held = kept(); !changed_unseen() && held && others_.alone()) return held.snapshot;
+  if (const Staged held = kept(run_.step()); !changed_unseen() && held && others_.alone()) {
+    held.snapshot->wait_for_arrival();
+    return held.snapshot;
+  }
   return others_.part_of(run_.stager.stage(run_.started.record).snapshot);
 }
 

@@ -36,7 +36,7 @@ class Saves {
   bool layout_tried() const { return layout_tried_; }
 
   // finish(): the image of the last save stays, for digest().
-  void keep_last() { keeps_last_ = true; }
+  void keep_last();
   // Makes the image, and for a save its handle. `at_end`: in finish(), of memory as it is then.
   run::Staged stage(const run::Stage& action, bool at_end);
   // `ended`: no update follows.
@@ -69,10 +69,10 @@ class Saves {
 
   // The record of images that are kept is made anew, with what is known now.
   void renew() noexcept;
-  // The kept image of this boundary; empty: there is none.
-  Staged kept() const;
-  // Any thread. Puts the other ranks' own state into the kept image; false: there is none.
-  bool complete(std::int64_t step, const std::function<void(const Snapshot& image)>& put_in);
+  // Any thread. The kept image of that step; empty: there is none.
+  Staged kept(std::int64_t step) const;
+  // Any thread. Puts the other ranks' own state into that kept image; false: it is let go, or written now.
+  bool complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in);
   // Tells what the program has changed since that image, which is stored without that.
   void tell_changes() const;
   // At the end: frozen tensors that have changed in a way that no save could see.
@@ -97,6 +97,8 @@ class Saves {
     Staged staged;
     Staged renewed = {};    // the same, with a later record
     bool complete = false;  // it has the other ranks' own state
+    int given_to = 0;       // the save that is writing it
+    SteadyTime boundary{};  // when the training stood there
   };
   struct Open {
     int save = 0;
@@ -113,7 +115,9 @@ class Saves {
   std::string fail(const BegunSave& save) noexcept;
   bool checks() const;
   bool changed_unseen() const;
-  BegunSave begin_save(int save, std::int64_t step, bool asked) HOLDFAST_EXCLUDES(mutex_);
+  BegunSave begin_save(int save, std::int64_t step, SteadyTime boundary, bool asked)
+      HOLDFAST_EXCLUDES(mutex_);
+  void measure_saves();
   Image* find(int image) HOLDFAST_REQUIRES(mutex_);
   Open* find_open(int save) HOLDFAST_REQUIRES(mutex_);
 
@@ -125,12 +129,13 @@ class Saves {
   Measurements measurements_;
   int checked_ = 0;  // copies that were compared with live memory
   Duration cost_{};
-  bool keeps_last_ = false;
 
   mutable Mutex mutex_;
+  bool keeps_last_ HOLDFAST_GUARDED_BY(mutex_) = false;
+  bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
   std::array<Image, 3> images_ HOLDFAST_GUARDED_BY(mutex_);
   std::vector<Open> open_ HOLDFAST_GUARDED_BY(mutex_);
-  std::vector<BegunSave> unmeasured_ HOLDFAST_GUARDED_BY(mutex_);  // begun on other threads
+  std::vector<BegunSave> unmeasured_ HOLDFAST_GUARDED_BY(mutex_);  // begun without their values
   SaveHandle newest_ HOLDFAST_GUARDED_BY(mutex_);
   // The newest handles: a save may be over before the call that began it returns.
   std::array<std::pair<int, SaveHandle>, 4> recent_ HOLDFAST_GUARDED_BY(mutex_);
