@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 
@@ -192,6 +193,68 @@ TEST_F(RankZeroAlone, AStopThatAnotherRankHearsAtTheEndIsTheReason) {
   });
   expect_all_ended(75);
   for (const auto& one : members) EXPECT_THAT(one->checkpointer->stop_reason(), Not(testing::IsEmpty()));
+}
+
+// on_save tells that the last save is copied: after the stop was decided, and before after_step() returns.
+TEST_F(Noticed, TheReasonOfAStopIsWhatDecidedIt) {
+  commit = {};
+  options.notices.on_notice = OnNotice::exit;
+  std::atomic<bool> withdraws{false};
+  options.writing.on_save = [&](const SaveEvent&) {
+    if (withdraws.exchange(false)) announcer.withdraw();
+  };
+  start_measured();
+  announcer.deadline(now() + 120s);
+  withdraws = true;
+  Decision decision;
+  for (int i = 0; i < 5 && !decision.stop; ++i) decision = step();
+  EXPECT_TRUE(decision.stop);
+  EXPECT_FALSE(withdraws);
+  EXPECT_THAT(decision.reason, HasSubstr("the end is near"));
+  EXPECT_EQ(run->checkpointer.finish(), 75);
+  EXPECT_THAT(run->checkpointer.stop_reason(), HasSubstr("the end is near"));
+}
+
+// Before the loop there is no core: an end that has passed hides none that is still ahead.
+TEST(BeforeTheLoop, AnEndThatTheMachineOutlivedIsForgotten) {
+  Volume volume;
+  CheckpointerOptions options = volume.options();
+  options.notices.on_notice = OnNotice::exit;
+  Announcer first, second;
+  first.give_to(options);
+  second.give_to(options);
+  MemorySource source{MemorySource::Options{}};
+  Checkpointer checkpointer(source, options);
+  first.deadline(volume.clock.now() + 10s);
+  EXPECT_TRUE(checkpointer.tick());
+  EXPECT_THAT(checkpointer.stop_reason(), HasSubstr("the end is near"));
+  volume.clock.advance(80s);
+  EXPECT_FALSE(checkpointer.tick());
+  second.deadline(volume.clock.now() + 600s);
+  EXPECT_TRUE(checkpointer.tick());
+}
+
+// Its machine was to end, and lives.
+TEST(Standby, ClaimsAgainOnceItsMachineHasOutlivedItsEnd) {
+  Volume volume;
+  {
+    Attempt holder(volume.options());
+    holder.train_to(3);
+    holder.checkpointer.request_stop("enough");
+    holder.train_to(10);
+    EXPECT_EQ(holder.checkpointer.finish(), 75);
+  }
+  setenv("HOLDFAST_STANDBY", "1", 1);
+  CheckpointerOptions options = volume.options();
+  Announcer announcer;
+  announcer.give_to(options);
+  MemorySource source{MemorySource::Options{}};
+  Checkpointer standby(source, options);
+  unsetenv("HOLDFAST_STANDBY");
+  announcer.deadline(volume.clock.now() + 10s);
+  const SteadyTime began = volume.clock.now();
+  EXPECT_GE(standby.resume().step, 3);
+  EXPECT_GE(volume.clock.now() - began, 70s);
 }
 
 }}  // namespace holdfast::test
