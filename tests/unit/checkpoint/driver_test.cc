@@ -235,7 +235,7 @@ TEST(BeforeTheLoop, AnEndThatTheMachineOutlivedIsForgotten) {
 }
 
 // Its machine was to end, and lives.
-TEST(Standby, ClaimsAgainOnceItsMachineHasOutlivedItsEnd) {
+TEST(StandsBy, ClaimsAgainOnceItsMachineHasOutlivedItsEnd) {
   Volume volume;
   {
     Attempt holder(volume.options());
