@@ -111,12 +111,12 @@ SaveHandle Saves::refused(std::string_view why) noexcept {
   }
 }
 
-SaveHandle Saves::failed(const std::string& why) {
+SaveHandle Saves::failed(std::string_view why) noexcept {
   BegunSave save;
   try {
     save = std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(), true,
                                                 run_.book);
-    throw Error(why);
+    throw Error(std::string(why));
   } catch (...) {
     fail(save);
   }

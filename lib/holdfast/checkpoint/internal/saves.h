@@ -60,8 +60,8 @@ class Saves {
   SaveHandle newest() const;
   // A save that could not begin: it fails with this text, which is not the disk's fault.
   SaveHandle refused(std::string_view why) noexcept;
-  // The same, and it counts as a failure.
-  SaveHandle failed(const std::string& why);
+  // Any thread, while the training thread is here or waits. The same, and it counts as a failure.
+  SaveHandle failed(std::string_view why) noexcept;
   // Reads a result that came late. What it throws comes again at the program's next call.
   void read_result() noexcept;
   // Any thread. The newest failure to make an image.
