@@ -38,9 +38,9 @@ class DeadVolume : public Noticed {
     ASSERT_EQ(run->checkpointer.save().wait(), SaveStatus::durable);
   }
   // The idle writer looks for newer attempts, and gets no answer.
-  void hang_in_a_look() {
-    // Some looks first: what the writer does after a save is over then.
-    for (int looks = 0; looks < 4; ++looks) {
+  // With some looks before, because then it is idle, and does not tidy up after a save.
+  void hang_in_a_look(int looks_before = 0) {
+    for (int looks = 0; looks < looks_before; ++looks) {
       const auto asked = [this] { return volume.faults.log().size(); };
       const std::size_t before = asked();
       volume.clock.advance(10s);
@@ -50,14 +50,16 @@ class DeadVolume : public Noticed {
     volume.clock.advance(10s);
     await_hang();
   }
-  // The run's clock goes on while `work` waits for the disk. False: it hangs, although the end is over.
+  // A minute passes while `work` waits for the disk: twice the time to the end. False: it hangs.
   bool ends_by_itself(const std::function<void()>& work) {
-    bool by_itself = false;
     auto ended = std::async(std::launch::async, work);
-    for (int i = 0; i < 1000 && !by_itself; ++i) {
+    const auto within = [&](auto time) { return ended.wait_for(time) == std::future_status::ready; };
+    bool by_itself = false;
+    for (int i = 0; i < 60 && !by_itself; ++i) {
       volume.clock.advance(1s);
-      by_itself = ended.wait_for(20ms) == std::future_status::ready;
+      by_itself = within(10ms);
     }
+    by_itself = by_itself || within(20s);
     if (!by_itself) revive();
     return by_itself;
   }
@@ -91,7 +93,7 @@ TEST_F(DeadVolume, HoldsNoEndWithoutALastSave) {
   commit = 60s;
   start_saved();
   step();
-  hang_in_a_look();
+  hang_in_a_look(3);
   announcer.stop(now() + 30s);
   EXPECT_TRUE(finishes_by_itself());
   EXPECT_THAT(run->checkpointer.stop_reason(), HasSubstr("no time was left to save step 2"));
@@ -103,12 +105,10 @@ TEST_F(DeadVolume, HoldsNoRunThatBreaksOff) {
   hang_in_a_look();
   announcer.deadline(now() + 30s);
   run->source.on_describe = [] { throw UnsavableError("no file can hold this"); };
-  const SteadyTime began = now();
   EXPECT_TRUE(ends_by_itself([this] {
     run->checkpointer.request_save();
     EXPECT_THROW(run->step(), UsageError);
   }));
-  EXPECT_LT(now() - began, 10min);
   code = run->checkpointer.finish();
   expect_left_behind(static_cast<int>(UsageError("").exit_code()));
 }

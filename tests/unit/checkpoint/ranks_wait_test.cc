@@ -1,9 +1,9 @@
 // How long ranks wait for each other, what they hear of each other's ends, and what they are told of a save
 // that does not come.
 #include <atomic>
-#include <mutex>
 #include <thread>
 
+#include "slow_disk.h"
 #include "support/gate.h"
 #include "support/soon.h"
 #include "together.h"
@@ -176,7 +176,7 @@ TEST_F(RanksWait, NobodyWaitsForAShareUntilARankCountsAsLost) {
     if (one.rank == 0) {
       EXPECT_TRUE(looks(0, 1, over));  // its writer, every 1.5 s
       one.clock.advance(29s);
-      EXPECT_TRUE(looks(0, 2, over));
+      EXPECT_TRUE(looks(0, 1, over));
       EXPECT_EQ(save.status(), SaveStatus::staged);
       one.clock.advance(2s);
       EXPECT_TRUE(soon([&] { return save.status() == SaveStatus::failed; }));
@@ -224,6 +224,30 @@ TEST_F(RanksWait, AStopAfterAnEndThatHasPassedHasNoDeadline) {
   });
   expect_all_ended(75);
   EXPECT_THAT(log.text(), HasSubstr("notice (another rank): rank 1 was told to stop\n"));
+}
+
+// Rank 0 writes alone, and its disk is slow when the other rank dies.
+TEST_F(RanksWait, WhatIsBeingWrittenIsStillCommittedWhenARankIsLost) {
+  const CapturedLog log;
+  seers = 1;
+  patient = false;
+  SlowDisk disk(*volume);
+  live(2, [&](Member& one) {
+    ask_for_save(one);
+    while (!one.decision.saved) one.step();
+    disk.await(1);
+    if (one.rank == 1) throw Error("gone", ExitCode::interrupted);
+    std::thread later([&] {
+      std::this_thread::sleep_for(200ms);  // the run has broken off by then, and waits
+      disk.finish();
+    });
+    const SaveHandle save = one.decision.save;
+    EXPECT_THROW(one.train_to(10), Error);
+    later.join();
+    EXPECT_EQ(save.status(), SaveStatus::durable) << save.error();
+    EXPECT_EQ(one.finish(), 75);
+  });
+  EXPECT_EQ(volume->checkpoints().size(), 1U);
 }
 
 }}  // namespace holdfast::test

@@ -87,6 +87,7 @@ class StuckSource : public MemorySource {
     std::vector<std::byte> now(image.size());
     copy_tensors(layout, now, Part::all);
     std::vector<ArrivingCopy::Part> parts;
+    parts.reserve(layout.tensors().size());
     std::span<std::byte> largest;
     for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
       const ByteRange wanted = layout.wanted(i);

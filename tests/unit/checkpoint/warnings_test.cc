@@ -68,6 +68,29 @@ TEST_F(Warnings, AnEvaluationThatGetsNoImageIsAFailedSave) {
   EXPECT_THAT(said, Not(HasSubstr("is not saved now"))) << "nobody has asked for a save";
 }
 
+// What an evaluation needs in any case, and what the end of an epoch keeps for a save that may come.
+TEST_F(Warnings, AStateThatCannotBeCopiedIsAFailedSaveInAnEvaluationAlone) {
+  commit = {};
+  start_measured();
+  int failures = 0;
+  const auto fails_once = [&] {
+    run->source.on_copy = [&failures, at = failures + 1] {
+      if (failures < at) throw Error("planted " + std::to_string(++failures));
+    };
+  };
+  run->source.end = DataEnd::epoch;
+  fails_once();
+  EXPECT_FALSE(step().failure);
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(run->checkpointer.figures().failed, 0);
+  run->source.end = DataEnd::none;
+  EXPECT_FALSE(step().failure);
+  fails_once();
+  { const Checkpointer::EvaluationScope scope(run->checkpointer); }
+  EXPECT_EQ(run->checkpointer.figures().failed, 1);
+  EXPECT_THAT(step().failure.value_or(""), HasSubstr("staging step 12 failed: planted 2"));
+}
+
 // A system call that fails is no reason to give the run up, nor to try at each step.
 TEST_F(Warnings, AFileThatCannotBeLaidOutIsAFailedSaveAtOnce) {
   options.every = {SaveEvery::steps(3)};

@@ -38,7 +38,7 @@ class Saves {
   // finish(): the image of the last save stays, for digest().
   void keep_last() { keeps_last_ = true; }
   // Makes the image, and for a save its handle. `at_end`: in finish(), of memory as it is then.
-  run::Staged stage(const run::Stage& action, bool at_end);
+  run::Staged stage(const run::Stage& action, run::Call in_call);
   // `ended`: no update follows.
   run::CopyClosed close_copy(int image, run::Call in_call);
   bool copy_open() const { return copier_.open() || shelved_.load(std::memory_order_relaxed); }
@@ -110,7 +110,8 @@ class Saves {
   Staged make_independent();
   Staged renewed(Staged image);
   void tell_doubts();
-  std::string fail(const BegunSave& save) noexcept;
+  std::string fail(BegunSave save) noexcept;
+  BegunSave make_save() noexcept;
   bool checks() const;
   bool changed_unseen() const;
   BegunSave begin_save(int save, std::int64_t step, bool asked) HOLDFAST_EXCLUDES(mutex_);
