@@ -63,7 +63,10 @@ void RunCore::poll() {
         } else if (now_ >= limit_of_wait(wait_since_) || std::exchange(waited_enough_, false)) {
           wait_ = Wait::none;
           if (!to_keep) say(Remark::no_image);
-          if (keeping_ == Keep::evaluation) say(Remark::not_kept);
+          if (keeping_ == Keep::evaluation) {
+            failing_ = true;
+            say(Remark::not_kept);
+          }
           if (call_ == Call::finish) end_.in_time = false;
           if (!to_keep) decline();
           if (call_ == Call::save || call_ == Call::best) wanted_ = true;  // the next step tries again

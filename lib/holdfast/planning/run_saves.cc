@@ -133,7 +133,7 @@ void RunCore::handle(const Staged& event) {
   if (wait_ != Wait::staged || event.image != image_.id) return;
   wait_ = Wait::none;
   if (!event.ok) {
-    failing_ = true;
+    failing_ = failing_ || keeping_ == Keep::nothing || keeping_ == Keep::evaluation;
     if (open_) {
       settle(Outcome::failed);
     } else {

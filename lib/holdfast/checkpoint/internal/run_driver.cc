@@ -293,7 +293,7 @@ void RunDriver::perform(const run::Action& action, Answer& answer) {
   if (copies) count_as_waiting();
   std::visit(Cases{[&](const run::ReadResult&) { saves_.read_result(); },
                    [&](const run::Stage& stage) {
-                     const run::Staged staged = saves_.stage(stage, in_call_ == run::Call::finish);
+                     const run::Staged staged = saves_.stage(stage, in_call_);
                      if (SaveHandle newest = saves_.newest(); stage.for_save && newest.step() == stage.step)
                        answer.save = newest;
                      give(staged);

@@ -60,10 +60,10 @@ void RunDriver::say(const run::Say& said) noexcept {
           "step {} is not saved now: the save before is being written, and no image became free in time",
           said.step);
     case run::Remark::not_kept:
-      return log_error(
-          "step {}: the only image is still being written; a stop inside this evaluation commits nothing "
-          "newer",
-          said.step);
+      // A failed save: whoever watches the run must see that it commits nothing newer.
+      saves_.failed(
+          "the only image is still being written; a stop inside this evaluation commits nothing newer");
+      return;
     case run::Remark::late_gives_up:
       return log_warning(
           "before_update() was not called before the update of step {}: the save in progress is dropped and "

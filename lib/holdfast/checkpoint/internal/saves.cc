@@ -109,30 +109,34 @@ SaveHandle Saves::handle(int save, std::int64_t step) noexcept {
   }
 }
 
-SaveHandle Saves::refused(std::string_view why) noexcept {
+// One that ends at once. Without memory: null.
+BegunSave Saves::make_save() noexcept {
   try {
-    auto save = std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(),
-                                                     true, run_.book);
-    save->settle(SaveStatus::failed, why);
-    return SaveHandle(std::move(save));
+    return std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(), true,
+                                                run_.book);
   } catch (const std::bad_alloc&) {
     return {};
   }
 }
 
-SaveHandle Saves::failed(const std::string& why) {
-  BegunSave save;
+SaveHandle Saves::refused(std::string_view why) noexcept {
+  BegunSave save = make_save();
+  if (save) save->settle(SaveStatus::failed, why);
+  return SaveHandle(std::move(save));
+}
+
+SaveHandle Saves::failed(std::string_view why) noexcept {
+  BegunSave save = make_save();
   try {
-    save = std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(), true,
-                                                run_.book);
-    throw Error(why);
+    throw Error(std::string(why));
   } catch (...) {
     fail(save);
   }
   return SaveHandle(std::move(save));
 }
 
-run::Staged Saves::stage(const run::Stage& action, bool at_end) {
+run::Staged Saves::stage(const run::Stage& action, run::Call in_call) {
+  const bool at_end = in_call == run::Call::finish;
   run::Staged answer{.image = action.image};
   BegunSave save;
   const SteadyTime called = run_.clock.now();
@@ -185,10 +189,14 @@ run::Staged Saves::stage(const run::Stage& action, bool at_end) {
       copying_ = 0;
       copied_for_ = nullptr;
     }
+    answer.ok = false;
+    if (!action.for_save && in_call == run::Call::step) {  // a save will fail for the same reason, and log it
+      log_debug("the boundary of step {} is not kept", action.step);
+      return answer;
+    }
     std::string why = fail(save);
     const MutexLock lock(mutex_);
     not_staged_ = {.step = action.step, .why = std::move(why)};
-    answer.ok = false;
   }
   return answer;
 }
@@ -206,7 +214,7 @@ OtherRanks::NotStaged Saves::why_not_staged() const {
   return not_staged_;
 }
 
-std::string Saves::fail(const BegunSave& save) noexcept {
+std::string Saves::fail(BegunSave save) noexcept {
   FailureKind kind = FailureKind::lasts;
   std::string text = text_or_out_of_memory([&] {
     return "staging step " + std::to_string(run_.step()) +
@@ -221,6 +229,7 @@ std::string Saves::fail(const BegunSave& save) noexcept {
   } else {
     log_error("this rank's share of step {} could not be copied: {}", run_.step(), text);
   }
+  if (!save) save = make_save();
   if (save) save->settle(SaveStatus::failed, text);
   return text;
 }

@@ -38,7 +38,7 @@ class Saves {
   // finish(): the image of the last save stays, for digest().
   void keep_last();
   // Makes the image, and for a save its handle. `at_end`: in finish(), of memory as it is then.
-  run::Staged stage(const run::Stage& action, bool at_end);
+  run::Staged stage(const run::Stage& action, run::Call in_call);
   // `ended`: no update follows.
   run::CopyClosed close_copy(int image, run::Call in_call);
   bool copy_open() const { return copier_.open() || shelved_.load(std::memory_order_relaxed); }
@@ -60,8 +60,8 @@ class Saves {
   SaveHandle newest() const;
   // A save that could not begin: it fails with this text, which is not the disk's fault.
   SaveHandle refused(std::string_view why) noexcept;
-  // The same, and it counts as a failure.
-  SaveHandle failed(const std::string& why);
+  // Any thread, while the training thread is here or waits. The same, and it counts as a failure.
+  SaveHandle failed(std::string_view why) noexcept;
   // Reads a result that came late. What it throws comes again at the program's next call.
   void read_result() noexcept;
   // Any thread. The newest failure to make an image.
@@ -112,7 +112,8 @@ class Saves {
   Staged make_independent();
   Staged renewed(Staged image);
   void tell_doubts();
-  std::string fail(const BegunSave& save) noexcept;
+  std::string fail(BegunSave save) noexcept;
+  BegunSave make_save() noexcept;
   bool checks() const;
   bool changed_unseen() const;
   BegunSave begin_save(int save, std::int64_t step, SteadyTime boundary, bool asked)
