@@ -17,6 +17,7 @@ constexpr Duration kOutcomeWithin = std::chrono::hours(1);
 RunCore::RunCore(RunOptions options)
     : options_(std::move(options)),
       schedule_(options_.every, options_.started, options_.resumed),
+      votes_{.cadence = VoteCadence(options_.world)},
       step_(options_.resumed),
       durable_(options_.resumed_durable && options_.resumed > 0 ? options_.resumed : options_.durable),
       now_(options_.started) {}
@@ -192,9 +193,9 @@ void RunCore::give_back() {
   if (busy) return;
   if (planted(Planted::is_quiet_too_long)) {
     const Step late = alone() ? schedule_.next_due_step(now_).value_or(step_) - step_ : 0;
-    return emit(Quiet{(alone() ? step_ : votes_.next) + 4 * late, kNever});
+    return emit(Quiet{(alone() ? step_ : votes_.cadence.next_step()) + 4 * late, kNever});
   }
-  if (!alone()) return emit(Quiet{votes_.next, kNever});
+  if (!alone()) return emit(Quiet{votes_.cadence.next_step(), kNever});
   emit(
       Quiet{schedule_.next_due_step(now_).value_or(kNoStep), schedule_.next_due_time(now_).value_or(kNever)});
 }

@@ -22,6 +22,7 @@
 #include "holdfast/planning/run_ends.h"
 #include "holdfast/planning/run_events.h"
 #include "holdfast/planning/save_policy.h"
+#include "holdfast/planning/vote_cadence.h"
 
 namespace holdfast { inline namespace v0_2 { namespace run {
 
@@ -33,9 +34,8 @@ struct RunOptions {
   bool on_device = false;                          // the state's device copies by itself
   bool mirrored = false;                           // checkpoints go home (CameHome)
   bool late_results = false;                       // a step's loss may be unknown when it is done
-  bool second_image = false;  // a whole save is copied while another one is being written
-  bool needs_others = false;  // other ranks hold parts of the state: rank 0 keeps no image of it
-  Duration vote_every = std::chrono::seconds(1);
+  bool second_image = false;     // a whole save is copied while another one is being written
+  bool needs_others = false;     // other ranks hold parts of the state: rank 0 keeps no image of it
   Step resumed = 0;              // the step at which this attempt began
   bool resumed_durable = false;  // a next start would begin there, too
   Step durable = -1;             // the newest durable step, if that is another one
@@ -155,9 +155,7 @@ class RunCore {
     Vote agreed;
     int round = 0;  // results learned: the same number on all ranks
     SteadyTime posted{};
-    Step next = INT64_MIN;
-    Step interval = 1;  // in steps
-    bool end_known = false;
+    VoteCadence cadence;
   };
   struct End {
     bool interrupted = false, by_itself = false, voted = false, torn = false;

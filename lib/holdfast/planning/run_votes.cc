@@ -11,9 +11,6 @@ namespace {
 
 // After a risk, intervals are halved for this long.
 constexpr Duration kRiskLasts = std::chrono::minutes(30);
-constexpr Step kMostStepsToVote = 1000;
-// Less time left than this and two last saves: all boundaries vote.
-constexpr Duration kNear = std::chrono::seconds(60);
 // Others dismiss an outlived end before rank 0 does (kAliveAfter), so rank 0 hears that the machine lives.
 constexpr Duration kOutlivedHere = kAliveAfter - std::chrono::seconds(2);
 constexpr Duration kAgreed = std::chrono::milliseconds(100);
@@ -39,7 +36,7 @@ Vote merged(const Vote& a, const Vote& b) {
 }
 
 bool RunCore::votes_here() const {
-  if (!alone()) return step_ >= votes_.next;
+  if (!alone()) return votes_.cadence.votes_at(step_);
   return ends_.pending() || must_stop() || wanted_ || schedule_.due(now_, step_);
 }
 
@@ -127,15 +124,7 @@ void RunCore::learn(const Vote& all) {
   ++votes_.round;
   const bool end = all.left.any != kNoEnd || all.left.sleep != kNoEnd;
   if (!end && answer_.save > 0 && all.highest > newest_step_) answer_ = {};
-  // From agreed numbers alone, so that all ranks vote at the same steps.
-  const Step fitting = all.step_time > Duration::zero() ? options_.vote_every / all.step_time : 1;
-  votes_.interval = std::clamp<Step>(fitting, 1, std::min(2 * votes_.interval, kMostStepsToVote));
-  const bool news = !std::exchange(votes_.end_known, end) && end;
-  const bool near = all.left.any != kNoEnd && all.left.any <= kNear + 2 * all.needs;
-  const bool done = (all.save >= 0 && all.busy < 0) || all.pause >= 0;
-  votes_.next = all.highest + (news || near || done ? 1 : votes_.interval);
-  // What falls due at the very next step has been voted on.
-  if (all.due > all.highest + 1) votes_.next = std::min(votes_.next, all.due - 1);
+  votes_.cadence.learn(all);
   if (alone()) return;
   // The end for which this rank stops is the reason that it records, also if it was withdrawn just now.
   const bool keeps = stops_itself(all) && all.left.any == kNoEnd;

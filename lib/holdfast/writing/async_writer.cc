@@ -74,20 +74,6 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
   return SaveHandle(handle);
 }
 
-bool AsyncWriter::recall(bool any) noexcept {
-  std::optional<Job> waiting;
-  {
-    const MutexLock lock(mutex_);
-    if (!waiting_ || (waiting_->handle->asked_for && !any)) return false;
-    waiting = std::exchange(waiting_, std::nullopt);
-    note_activity();
-  }
-  not_begun(*waiting, "a newer save takes its place");
-  waiting->handle->settle(SaveStatus::overtaken, {});
-  idle_.notify_all();
-  return true;
-}
-
 std::optional<Duration> AsyncWriter::writing_for() const noexcept {
   const MutexLock lock(mutex_);
   if (!writing_since_) return std::nullopt;

@@ -50,9 +50,6 @@ class AsyncWriter {
 
   // Never waits for the disk.
   SaveHandle submit(WriteRequest request);
-  // Withdraws the waiting request in favour of a newer one: it becomes `overtaken`, and its image is free. A
-  // request that the program asked for stays, unless `any`. False if nothing was withdrawn.
-  bool recall(bool any) noexcept;
   // Age of the write in flight; nullopt if there is none.
   std::optional<Duration> writing_for() const noexcept;
   // Waits at most `limit` until nothing is in flight or waiting. Returns whether that is so.

@@ -343,8 +343,8 @@ SaveHandle OtherRanks::send_own() {
   } catch (const std::exception& error) {
     run_.unsavable.learn_from(error);
   }
-  const auto save = std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging,
-                                                         run_.time.boundary(), true, run_.book);
+  const auto save =
+      std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(), run_.book);
   save->left_to_others();
   save->settled_by = std::this_thread::get_id();
   save->staged(run_.clock.now());

@@ -54,7 +54,6 @@ void RunDriver::begin() {
   const StartedRun& started = run_.started;
   const NoticeOptions& notices = run_.options.notices;
   const MutexLock lock(mutex_);
-  const int of_512 = std::clamp((others_.world_size() + 511) / 512, 1, 4);
   core_.emplace(run::RunOptions{
       .rank = others_.rank(),
       .world = others_.world_size(),
@@ -64,7 +63,6 @@ void RunDriver::begin() {
       .mirrored = true,
       .second_image = run_.options.writing.second_image,
       .needs_others = !others_.alone() && run_.source.needs_others(),
-      .vote_every = std::chrono::seconds(of_512),
       .resumed = started.resumed.step,
       .resumed_durable = started.is_safe,
       .durable = started.durable.step,

@@ -68,8 +68,8 @@ void Saves::keep_last() {
 }
 
 // `boundary`: when the training stood there.
-BegunSave Saves::begin_save(int save, std::int64_t step, SteadyTime boundary, bool asked) {
-  auto handle = std::make_shared<SaveHandle::Shared>(step, SaveStatus::staging, boundary, asked, run_.book);
+BegunSave Saves::begin_save(int save, std::int64_t step, SteadyTime boundary) {
+  auto handle = std::make_shared<SaveHandle::Shared>(step, SaveStatus::staging, boundary, run_.book);
   const MutexLock lock(mutex_);
   // Another thread may have begun it meanwhile: a save has one handle.
   if (const Open* const known = find_open(save)) return known->handle;
@@ -95,7 +95,7 @@ SaveHandle Saves::handle(int save, std::int64_t step) noexcept {
   }
   try {
     if (save <= 0) return {};
-    BegunSave begun = begin_save(save, step, run_.time.boundary(), true);
+    BegunSave begun = begin_save(save, step, run_.time.boundary());
     const MutexLock lock(mutex_);
     unmeasured_.push_back(begun);
     return SaveHandle(std::move(begun));
@@ -107,7 +107,7 @@ SaveHandle Saves::handle(int save, std::int64_t step) noexcept {
 // One that ends at once. Without memory: null.
 BegunSave Saves::make_save() noexcept {
   try {
-    return std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(), true,
+    return std::make_shared<SaveHandle::Shared>(run_.step(), SaveStatus::staging, run_.time.boundary(),
                                                 run_.book);
   } catch (const std::bad_alloc&) {
     return {};
@@ -148,7 +148,7 @@ run::Staged Saves::stage(const run::Stage& action, run::Call in_call) {
          others_.writes() && !run_.stager.wait_ready(kImageSlice);) {
       if (run_.clock.now() - began >= kImageComesBack) break;
     }
-    if (action.for_save) save = begin_save(action.image, action.step, run_.time.boundary(), false);
+    if (action.for_save) save = begin_save(action.image, action.step, run_.time.boundary());
     lay_out();
     // The image records the numbers of this step, and late ones may say that its update was skipped.
     boundary_.settle();
@@ -336,7 +336,7 @@ bool Saves::write(const run::Write& action) noexcept {
       if (Open* const open = find_open(action.save)) save = open->handle;
     }
     if (!save) {
-      save = begin_save(action.save, action.step, boundary, true);
+      save = begin_save(action.save, action.step, boundary);
       save->update([&](SaveFigures& figures) { figures.staged = staged.bytes; });
       const MutexLock lock(mutex_);
       unmeasured_.push_back(save);

@@ -116,8 +116,7 @@ class Saves {
   BegunSave make_save() noexcept;
   bool checks() const;
   bool changed_unseen() const;
-  BegunSave begin_save(int save, std::int64_t step, SteadyTime boundary, bool asked)
-      HOLDFAST_EXCLUDES(mutex_);
+  BegunSave begin_save(int save, std::int64_t step, SteadyTime boundary) HOLDFAST_EXCLUDES(mutex_);
   void measure_saves();
   Image* find(int image) HOLDFAST_REQUIRES(mutex_);
   Open* find_open(int save) HOLDFAST_REQUIRES(mutex_);

@@ -1,5 +1,5 @@
 // Which steps vote.
-#include "holdfast/ranks/vote_cadence.h"
+#include "holdfast/planning/vote_cadence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,20 +8,20 @@
 #include <functional>
 #include <vector>
 
-namespace holdfast { namespace {
+namespace holdfast::run { namespace {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 
 // The steps that vote of 1…last, where each vote has that result; its step is set here.
-std::vector<std::int64_t> votes_of(std::int64_t last, const std::function<Agreed(std::int64_t)>& result) {
+std::vector<std::int64_t> votes_of(std::int64_t last, const std::function<Vote(std::int64_t)>& result) {
   VoteCadence cadence;
   std::vector<std::int64_t> votes;
   bool pending = false;
   for (std::int64_t step = 1; step <= last; ++step) {
     if (pending) {
-      Agreed agreed = result(step - 1);
-      agreed.step = step - 1;
+      Vote agreed = result(step - 1);
+      agreed.highest = step - 1;
       cadence.learn(agreed);
     }
     pending = cadence.votes_at(step);
@@ -30,8 +30,8 @@ std::vector<std::int64_t> votes_of(std::int64_t last, const std::function<Agreed
   return votes;
 }
 
-Agreed steps_of(Duration time) {
-  Agreed agreed;
+Vote steps_of(Duration time) {
+  Vote agreed;
   agreed.step_time = time;
   return agreed;
 }
@@ -46,8 +46,8 @@ TEST(VoteCadence, VotesLessOftenInALargeWorld) {
     VoteCadence cadence(world_size);
     std::int64_t step = 0, pause = 0;
     for (int vote = 0; vote < 20; ++vote) {
-      Agreed agreed = steps_of(10ms);
-      agreed.step = step;
+      Vote agreed = steps_of(10ms);
+      agreed.highest = step;
       cadence.learn(agreed);
       const std::int64_t before = step;
       while (!cadence.votes_at(step) || step == before) ++step;
@@ -78,7 +78,7 @@ TEST(VoteCadence, HasALimitForTheShortestSteps) {
 
 TEST(VoteCadence, VotesAStepBeforeASaveFallsDue) {
   const auto votes = votes_of(90, [](std::int64_t step) {
-    Agreed agreed = steps_of(1ms);
+    Vote agreed = steps_of(1ms);
     agreed.due = (step / 20 + 1) * 20;
     if (step % 20 == 19) agreed.save = 0;
     return agreed;
@@ -89,7 +89,7 @@ TEST(VoteCadence, VotesAStepBeforeASaveFallsDue) {
 
 TEST(VoteCadence, ASaveThatIsDueAndMustWaitForABusyRankDoesNotMakeEveryStepVote) {
   const auto votes = votes_of(40, [](std::int64_t) {
-    Agreed agreed = steps_of(1ms);
+    Vote agreed = steps_of(1ms);
     agreed.due = 4;
     agreed.save = 0;
     agreed.busy = 1;
@@ -101,9 +101,9 @@ TEST(VoteCadence, ASaveThatIsDueAndMustWaitForABusyRankDoesNotMakeEveryStepVote)
 TEST(VoteCadence, AnAnnouncedEndIsAnsweredAtOnceAndANearOneIsVotedOnAtEachStep) {
   const auto with_end = [](std::optional<Duration> left, Duration needs) {
     return [=](std::int64_t step) {
-      Agreed agreed = steps_of(1ms);
+      Vote agreed = steps_of(1ms);
       agreed.needs = needs;
-      if (step >= 7) agreed.left = left;
+      if (step >= 7) agreed.left.any = left.value_or(kNoEnd);
       return agreed;
     };
   };
@@ -112,15 +112,4 @@ TEST(VoteCadence, AnAnnouncedEndIsAnsweredAtOnceAndANearOneIsVotedOnAtEachStep) 
   EXPECT_THAT(votes_of(10, with_end(79s, 10s)), ElementsAre(1, 3, 7, 8, 9, 10));
 }
 
-TEST(VoteCadence, VotesAgainWhereTheProgramWentBack) {
-  VoteCadence cadence;
-  EXPECT_TRUE(cadence.votes_at(100));
-  Agreed agreed = steps_of(1ms);
-  agreed.step = 100;
-  cadence.learn(agreed);
-  EXPECT_FALSE(cadence.votes_at(101));
-  EXPECT_TRUE(cadence.votes_at(102));
-  EXPECT_TRUE(cadence.votes_at(50));
-}
-
-}}  // namespace holdfast
+}}  // namespace holdfast::run

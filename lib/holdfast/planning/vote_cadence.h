@@ -2,18 +2,17 @@
 // all ranks, because each rank computes them from the results of votes alone.
 //
 //   if (cadence.votes_at(step)) post(vote);   // the result is read at the next boundary:
-//   cadence.learn(agreed);
+//   cadence.learn(all);
 //
 // Errors: none. Threads: one thread.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "holdfast/base/clock.h"
-#include "holdfast/ranks/rank_channel.h"
+#include "holdfast/planning/run_events.h"
 
-namespace holdfast { inline namespace v0_2 {
+namespace holdfast { inline namespace v0_2 { namespace run {
 
 // The next vote comes after as many steps as fit into kInterval, by the longest step time that a rank told.
 // It comes earlier
@@ -33,23 +32,22 @@ class VoteCadence {
   static constexpr int kRanksOfInterval = 512;
   static constexpr int kMostIntervals = 4;
   // For steps shorter than a millisecond: they may become longer again.
-  static constexpr std::int64_t kMostSteps = 1000;
+  static constexpr Step kMostSteps = 1000;
   // Less time left than this and two last saves: an end is near.
   static constexpr Duration kNear = std::chrono::seconds(60);
 
-  // True at the first boundary of a run, and at a step before the newest vote's: the program went back.
-  bool votes_at(std::int64_t step) const { return step >= next_ || step < newest_; }
+  // True at the first boundary of a run.
+  bool votes_at(Step step) const { return step >= next_; }
   // The steps after the newest vote's and before this one do not vote.
-  std::int64_t next_step() const { return next_; }
+  Step next_step() const { return next_; }
   // The result of a vote in the loop. Requires a result of every vote, in their order.
-  void learn(const Agreed& agreed);
+  void learn(const Vote& all);
 
  private:
   Duration interval_;
-  std::int64_t newest_ = std::numeric_limits<std::int64_t>::min();  // step of the newest result
-  std::int64_t next_ = std::numeric_limits<std::int64_t>::min();
-  std::int64_t steps_ = 1;  // from one vote to the next
+  Step next_ = INT64_MIN;
+  Step steps_ = 1;  // from one vote to the next
   bool end_announced_ = false;
 };
 
-}}  // namespace holdfast::v0_2
+}}}  // namespace holdfast::v0_2::run
