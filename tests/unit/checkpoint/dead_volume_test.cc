@@ -15,9 +15,7 @@ class DeadVolume : public Noticed {
  protected:
   ~DeadVolume() override {
     revive();
-    run.reset();
-    // A thread that was left behind in the disk uses the clock.
-    soon([this] { return volume.disk.open_handles() == 0; });
+    end_with_all_threads();
   }
   // Every call on a path with `part` in it hangs.
   void die(const std::string& part) {

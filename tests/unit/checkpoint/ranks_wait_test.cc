@@ -237,12 +237,15 @@ TEST_F(RanksWait, WhatIsBeingWrittenIsStillCommittedWhenARankIsLost) {
     while (!one.decision.saved) one.step();
     disk.await(1);
     if (one.rank == 1) throw Error("gone", ExitCode::interrupted);
+    std::atomic<bool> finished{false};
     std::thread later([&] {
       std::this_thread::sleep_for(200ms);  // the run has broken off by then, and waits
+      finished = true;
       disk.finish();
     });
     const SaveHandle save = one.decision.save;
     EXPECT_THROW(one.train_to(10), Error);
+    EXPECT_TRUE(finished);
     later.join();
     EXPECT_EQ(save.status(), SaveStatus::durable) << save.error();
     EXPECT_EQ(one.finish(), 75);
