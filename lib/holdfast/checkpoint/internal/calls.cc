@@ -6,10 +6,10 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/checkpoint/internal/rank_peek.h"
-#include "holdfast/checkpoint/internal/rank_start.h"
-#include "holdfast/checkpoint/internal/run_start.h"
-#include "holdfast/checkpoint/internal/start_peek.h"
+#include "holdfast/checkpoint/internal/start/rank_peek.h"
+#include "holdfast/checkpoint/internal/start/rank_start.h"
+#include "holdfast/checkpoint/internal/start/run_start.h"
+#include "holdfast/checkpoint/internal/start/start_peek.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

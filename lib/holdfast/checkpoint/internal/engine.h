@@ -12,8 +12,8 @@
 #include "holdfast/checkpoint/internal/run_driver.h"
 #include "holdfast/checkpoint/internal/run_end.h"
 #include "holdfast/checkpoint/internal/saves.h"
+#include "holdfast/checkpoint/internal/start/training_start.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
-#include "holdfast/checkpoint/internal/training_start.h"
 #include "holdfast/checkpoint/internal/unsaved_limit.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

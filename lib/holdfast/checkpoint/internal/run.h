@@ -11,7 +11,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
-#include "holdfast/checkpoint/internal/started_run.h"
+#include "holdfast/checkpoint/internal/start/started_run.h"
 #include "holdfast/checkpoint/internal/training_time.h"
 #include "holdfast/checkpoint/internal/unsavable_state.h"
 #include "holdfast/interruption/monitor.h"

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/start_finder.h"
-#include "holdfast/checkpoint/internal/start_verdict.h"
-#include "holdfast/checkpoint/internal/started_run.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
+#include "holdfast/checkpoint/internal/start/start_verdict.h"
+#include "holdfast/checkpoint/internal/start/started_run.h"
 #include "holdfast/ranks/rank_group.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/start_verdict.h"
+#include "holdfast/checkpoint/internal/start/start_verdict.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

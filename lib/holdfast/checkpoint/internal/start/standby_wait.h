@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/standby_home.h"
-#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/start/standby_home.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
 

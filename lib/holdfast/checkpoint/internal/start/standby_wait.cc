@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/standby_wait.h"
+#include "holdfast/checkpoint/internal/start/standby_wait.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/start_receiver.h"
+#include "holdfast/checkpoint/internal/start/start_receiver.h"
 
 #include <cerrno>
 #include <limits>
@@ -9,8 +9,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/rank_peek.h"
-#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/start/rank_peek.h"
+#include "holdfast/checkpoint/internal/start/run_start.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/received_file.h"
 

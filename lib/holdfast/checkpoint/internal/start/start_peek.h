@@ -12,8 +12,8 @@
 
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/start_finder.h"
-#include "holdfast/checkpoint/internal/start_wait.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
+#include "holdfast/checkpoint/internal/start/start_wait.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

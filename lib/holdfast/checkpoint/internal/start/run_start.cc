@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/run_start.h"
+#include "holdfast/checkpoint/internal/start/run_start.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/rank_start.h"
+#include "holdfast/checkpoint/internal/start/rank_start.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/rank_peek.h"
+#include "holdfast/checkpoint/internal/start/rank_peek.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/ranked_state.h"
 #include "holdfast/ranks/received_file.h"

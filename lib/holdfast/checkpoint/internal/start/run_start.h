@@ -17,10 +17,10 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/error.h"
 #include "holdfast/checkpoint/checkpointer.h"
-#include "holdfast/checkpoint/internal/standby_wait.h"
-#include "holdfast/checkpoint/internal/start_finder.h"
-#include "holdfast/checkpoint/internal/start_wait.h"
-#include "holdfast/checkpoint/internal/started_run.h"
+#include "holdfast/checkpoint/internal/start/standby_wait.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
+#include "holdfast/checkpoint/internal/start/start_wait.h"
+#include "holdfast/checkpoint/internal/start/started_run.h"
 #include "holdfast/store/checkpoint_store.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

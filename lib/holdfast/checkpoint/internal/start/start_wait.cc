@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/start_wait.h"
+#include "holdfast/checkpoint/internal/start/start_wait.h"
 
 #include <cerrno>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/training_start.h"
+#include "holdfast/checkpoint/internal/start/training_start.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/standby_watch.h"
+#include "holdfast/checkpoint/internal/start/standby_watch.h"
 
 #include <exception>
 #include <memory>

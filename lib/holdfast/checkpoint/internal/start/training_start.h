@@ -13,10 +13,10 @@
 #include "holdfast/checkpoint/internal/run.h"
 #include "holdfast/checkpoint/internal/run_driver.h"
 #include "holdfast/checkpoint/internal/run_end.h"
-#include "holdfast/checkpoint/internal/run_start.h"
 #include "holdfast/checkpoint/internal/saves.h"
-#include "holdfast/checkpoint/internal/standby_watch.h"
-#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/start/run_start.h"
+#include "holdfast/checkpoint/internal/start/standby_watch.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
 #include "holdfast/checkpoint/internal/step_boundary.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/rank_peek.h"
+#include "holdfast/checkpoint/internal/start/rank_peek.h"
 
 #include <algorithm>
 #include <new>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "holdfast/base/text.h"
-#include "holdfast/checkpoint/internal/run_start.h"
-#include "holdfast/checkpoint/internal/start_peek.h"
+#include "holdfast/checkpoint/internal/start/run_start.h"
+#include "holdfast/checkpoint/internal/start/start_peek.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

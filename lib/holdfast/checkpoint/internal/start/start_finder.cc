@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
 
 #include <array>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/start_peek.h"
+#include "holdfast/checkpoint/internal/start/start_peek.h"
 
 #include <algorithm>
 #include <cerrno>

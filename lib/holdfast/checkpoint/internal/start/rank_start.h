@@ -17,7 +17,7 @@
 
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/other_ranks.h"
-#include "holdfast/checkpoint/internal/start_receiver.h"
+#include "holdfast/checkpoint/internal/start/start_receiver.h"
 #include "holdfast/ranks/rank_group.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

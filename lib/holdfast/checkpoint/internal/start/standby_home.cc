@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint/internal/standby_home.h"
+#include "holdfast/checkpoint/internal/start/standby_home.h"
 
 #include <utility>
 
