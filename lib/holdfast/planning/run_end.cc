@@ -111,7 +111,10 @@ void RunCore::handle(const EvaluationEnded& event) {
   const bool disturbs = broken && (event.thrown || alone()) && memory_ == Memory::boundary;
   if (disturbs && !planted(Planted::takes_a_broken_evaluation_for_a_boundary)) memory_ = Memory::disturbed;
   const bool best = std::exchange(evaluation_.best_wanted, false) && !broken && memory_ == Memory::boundary;
-  if (best && !should_stop() && !covered()) return begin({.asked = true, .blocking = true});
+  if (best && !should_stop() && !covered()) {
+    if (!image_.kept) let_image_go();  // its random streams are those before the evaluation, which is over
+    return begin({.asked = true, .blocking = true});
+  }
   // Of one that was broken off the image is all that is left of the boundary. Several ranks save all
   // together.
   const bool whole = !broken && memory_ == Memory::boundary;
