@@ -13,6 +13,7 @@
 
 #include "holdfast/planning/vote_cadence.h"
 #include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/signs_of_life.h"
 
