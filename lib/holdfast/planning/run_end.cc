@@ -133,6 +133,7 @@ void RunCore::handle(const HelpCalled& /*event*/) {
 }
 
 void RunCore::handle(const SharesHere& event) {
+  if (event.image != 0 && event.image != image_.id) return;  // of an earlier evaluation at this step
   evaluation_.shares_of = std::max(evaluation_.shares_of, event.step);
   commit_from_evaluation();
 }

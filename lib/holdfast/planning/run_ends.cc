@@ -109,7 +109,7 @@ void RunEnds::hear_others(const EndsLeft& left, SteadyTime posted, SteadyTime no
                       .at = end,
                       .seen = earlier ? others_end_->seen : now,
                       .guessed = guessed,
-                      .policy = policy};
+                      .policy = earlier ? others_end_->policy : policy};
   }
   // A sleep of another rank is saved for and forbids nothing; votes repeat it until that machine is awake.
   const SteadyTime sleep = when(posted, left.sleep);

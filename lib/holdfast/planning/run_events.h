@@ -91,7 +91,8 @@ struct StandbyReady {  // a standby waits to go on with the run: at an announced
 struct HelpCalled {};  // rank 0: a rank in an evaluation has news
 struct SharesHere {
   Step step = 0;
-};  // rank 0: every rank sent its own state of that boundary
+  int image = 0;  // that has them; 0: the kept one
+};                // rank 0: every rank sent its own state of that boundary
 struct OutcomeTold {
   int code = 0;
   Step durable = -1;

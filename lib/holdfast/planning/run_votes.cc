@@ -127,7 +127,7 @@ void RunCore::learn(const Vote& all) {
   votes_.cadence.learn(all);
   if (alone()) return;
   // The end for which this rank stops is the reason that it records, also if it was withdrawn just now.
-  const bool keeps = stops_itself(all) && all.left.any == kNoEnd;
+  const bool keeps = !must_stop() && stops_itself(all) && all.left.any == kNoEnd;
   if (!keeps) ends_.hear_others(all.left, votes_.posted, now_, options_.on_notice);
   if (leads()) return;
   durable_ = std::max(durable_, all.durable);

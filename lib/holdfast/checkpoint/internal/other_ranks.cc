@@ -87,7 +87,8 @@ void OtherRanks::post(const run::Vote& vote, bool at_end, bool holds_image) {
             .step_time = vote.step_time,
             .due = vote.due};
   if (leads()) {
-    mine.failing = run_.writer->failing();
+    // At the end a save may still be written, and the outcome tells of it.
+    mine.failing = !at_end && run_.writer->failing();
     // Rank 0 has all of the boundary; memory may have changed on each rank since.
     mine.alone = at_end && holds_image;
   }

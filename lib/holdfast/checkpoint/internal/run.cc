@@ -61,7 +61,8 @@ bool Run::start_must_end() noexcept {
     if (!notice || notice->hibernates) return false;
     if (options.notices.on_notice != OnNotice::callback) return options.notices.on_notice == OnNotice::exit;
     if (!answered_ || answered_->first != *notice->seen) {
-      answered_ = {*notice->seen, ask_policy(options.notices, *notice, now)};
+      answered_ = {*notice->seen, OnNotice::train_on};  // for what the program asks in its answer
+      answered_->second = ask_policy(options.notices, *notice, now);
     }
     return answered_->second == OnNotice::exit;
   } catch (const std::bad_alloc&) {

@@ -149,9 +149,12 @@ void RunDriver::take(const run::Action& action, run::Actions& now) {
             },
             [&](const run::Settle& settle) { now.push_back(settle); },
             [&](const run::CallForHelp& help) { now.push_back(help); },
-            [&](const run::Say& say) { now.push_back(say); },
             [&](const auto& of_training) {
               using A = std::decay_t<decltype(of_training)>;
+              if constexpr (std::is_same_v<A, run::Say>) {
+                // This one makes a failed save of the training's step.
+                if (of_training.what != run::Remark::not_kept) return now.push_back(of_training);
+              }
               if constexpr (std::is_same_v<A, run::Exit>) exit_ = of_training;
               // Rank 0's debts have a lock; what others tell is their training thread's.
               if constexpr (std::is_same_v<A, run::Decline>) {
@@ -289,55 +292,56 @@ void RunDriver::perform(const run::Action& action, Answer& answer) {
   const bool copies =
       std::holds_alternative<run::Stage>(action) || std::holds_alternative<run::CloseCopy>(action);
   if (copies) count_as_waiting();
-  std::visit(Cases{[&](const run::ReadResult&) { saves_.read_result(); },
-                   [&](const run::Stage& stage) {
-                     const run::Staged staged = saves_.stage(stage, in_call_);
-                     if (SaveHandle newest = saves_.newest(); stage.for_save && newest.step() == stage.step)
-                       answer.save = newest;
-                     give(staged);
-                     if (staged.ok && stage.copy == run::Copy::by_device) give(run::Arrived{stage.image});
-                   },
-                   [&](const run::CloseCopy& close) { give(saves_.close_copy(close.image, in_call_)); },
-                   [&](const run::Decline& declined) { decline(declined.round); },
-                   [&](const run::SendShare&) { others_.send_share(); },
-                   [&](const run::SendOwn&) { answer.save = others_.send_own(); },
-                   [&](const run::PostVote& vote) {
-                     bool holds = false;
-                     {
-                       const MutexLock lock(mutex_);
-                       holds = core_->holds_image();
-                     }
-                     // In this order: a notice that arrives between the two lines makes a call of its own.
-                     others_.call(false);
-                     if (run_.monitor.pending()) others_.call(true);
-                     ends_ = in_call_ == run::Call::finish;
-                     others_.post(vote.vote, ends_, holds);
-                     voting_ = true;
-                   },
-                   [&](const run::AwaitOutcome&) {
-                     const OtherRanks::Outcome outcome = others_.hear_outcome([this] { return must_stop(); });
-                     told_reason_ = outcome.reason;
-                     others_.limit_waits(Duration::zero());
-                     give(run::OutcomeTold{outcome.code, outcome.durable});
-                   },
-                   [&](const run::AskOthers&) {
-                     others_told_ = others_.ask_for_stops();
-                     give(run::OthersAnswered{!others_told_.empty()});
-                   },
-                   [&](const run::TellOutcome&) { tells_outcome_ = true; },
-                   [&](const run::Return& returned) {
-                     answer.returned = returned;
-                     in_call_ = run::Call::none;
-                     if (returned.saved && answer.save.step() != run_.step()) {
-                       answer.save = saves_.handle(returned.save, run_.step());
-                     }
-                   },
-                   [&](const run::Exit& exit) {
-                     answer.exit = exit;
-                     in_call_ = run::Call::none;
-                   },
-                   [](const auto&) {}},
-             action);
+  std::visit(
+      Cases{[&](const run::ReadResult&) { saves_.read_result(); },
+            [&](const run::Stage& stage) {
+              const run::Staged staged = saves_.stage(stage, in_call_);
+              if (SaveHandle newest = saves_.newest(); stage.for_save && newest.step() == stage.step)
+                answer.save = newest;
+              give(staged);
+              if (staged.ok && stage.copy == run::Copy::by_device) give(run::Arrived{stage.image});
+            },
+            [&](const run::CloseCopy& close) { give(saves_.close_copy(close.image, in_call_)); },
+            [&](const run::Decline& declined) { decline(declined.round); },
+            [&](const run::Say& said) { say(said); }, [&](const run::SendShare&) { others_.send_share(); },
+            [&](const run::SendOwn&) { answer.save = others_.send_own(); },
+            [&](const run::PostVote& vote) {
+              bool holds = false;
+              {
+                const MutexLock lock(mutex_);
+                holds = core_->holds_image();
+              }
+              // In this order: a notice that arrives between the two lines makes a call of its own.
+              others_.call(false);
+              if (run_.monitor.pending()) others_.call(true);
+              ends_ = in_call_ == run::Call::finish;
+              others_.post(vote.vote, ends_, holds);
+              voting_ = true;
+            },
+            [&](const run::AwaitOutcome&) {
+              const OtherRanks::Outcome outcome = others_.hear_outcome([this] { return must_stop(); });
+              told_reason_ = outcome.reason;
+              others_.limit_waits(Duration::zero());
+              give(run::OutcomeTold{outcome.code, outcome.durable});
+            },
+            [&](const run::AskOthers&) {
+              others_told_ = others_.ask_for_stops();
+              give(run::OthersAnswered{!others_told_.empty()});
+            },
+            [&](const run::TellOutcome&) { tells_outcome_ = true; },
+            [&](const run::Return& returned) {
+              answer.returned = returned;
+              in_call_ = run::Call::none;
+              if (returned.saved && answer.save.step() != run_.step()) {
+                answer.save = saves_.handle(returned.save, run_.step());
+              }
+            },
+            [&](const run::Exit& exit) {
+              answer.exit = exit;
+              in_call_ = run::Call::none;
+            },
+            [](const auto&) {}},
+      action);
 }
 
 // The end is not training, and a pause has its own account.

@@ -136,7 +136,8 @@ void RunDriver::look() noexcept {
       const Staged image = saves_.kept(evaluated_);
       if (image && in_flight_ == 0) {
         const auto put_in = others_.own_of_boundary(image.layout->tensors());
-        if (put_in && saves_.complete(image, put_in)) give(run::SharesHere{image.snapshot->step});
+        const int complete = put_in ? saves_.complete(image, put_in) : 0;
+        if (complete > 0) give(run::SharesHere{.step = image.snapshot->step, .image = complete});
       }
     }
   } catch (const std::exception& error) {

@@ -445,16 +445,16 @@ Staged Saves::kept(std::int64_t step) const {
 }
 
 // Nothing is put into an image while it is written: its digests may be computed already.
-bool Saves::complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in) {
+int Saves::complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in) {
   const MutexLock lock(mutex_);
   for (Image& image : images_) {
     if (!image.staged || image.staged.snapshot != kept.snapshot) continue;
-    if (!image.complete && image.given_to != 0) return false;
+    if (!image.complete && image.given_to != 0) return 0;
     if (!image.complete) put_in(*image.staged.snapshot);
     image.complete = true;
-    return true;
+    return image.id;
   }
-  return false;
+  return 0;
 }
 
 void Saves::tell_changes() const {

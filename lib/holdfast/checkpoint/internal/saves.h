@@ -71,8 +71,9 @@ class Saves {
   void renew() noexcept;
   // Any thread. The kept image of that step; empty: there is none.
   Staged kept(std::int64_t step) const;
-  // Any thread. Puts the other ranks' own state into that kept image; false: it is let go, or written now.
-  bool complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in);
+  // Any thread. Puts the other ranks' own state into that kept image, and returns its number; 0: it is let
+  // go, or written now.
+  int complete(const Staged& kept, const std::function<void(const Snapshot& image)>& put_in);
   // Tells what the program has changed since that image, which is stored without that.
   void tell_changes() const;
   // At the end: frozen tensors that have changed in a way that no save could see.
