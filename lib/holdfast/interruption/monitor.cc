@@ -142,7 +142,7 @@ std::vector<Notice> Monitor::standing_notices() const {
     if (!announced.dismissed) found.push_back(announced.notice);
   }
   if (!stop_requested()) return found;
-  const auto stop_by = [&](const std::optional<SteadyTime>& when, bool guessed) {
+  const auto stop_by = [&](const std::optional<SteadyTime>& when, bool guessed) HOLDFAST_REQUIRES(mutex_) {
     found.push_back({.source = "stop",
                      .kind = NoticeKind::stop,
                      .deadline = when,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <new>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -132,41 +131,43 @@ void RunDriver::consider(run::Event event, run::Actions& now) {
 
 // Under the lock, because later events must find it done; or soon, on this thread; or by the training thread.
 void RunDriver::take(const run::Action& action, run::Actions& now) {
-  std::visit(
-      Cases{[&](const run::FreeImage& free) { saves_.free_image(free.image); },
-            [&](const run::WakeAt& wake) { wake_ = wake.at; },
-            [&](const run::Quiet& quiet) { quiet_ = quiet; },
-            [&](const run::LetMachineGo& may) { may_go_ = may.so; },
-            [&](const run::LimitWrites& limit) {
-              others_.lift_limit(!limit.so);
-              if (!run_.writer) return;
-              limit.so ? run_.writer->restore_limit() : run_.writer->lift_limit();
-            },
-            [&](const run::Write& write) {
-              in_flight_ = 1;
-              writing_ = write.save;
-              now.push_back(write);
-            },
-            [&](const run::Settle& settle) { now.push_back(settle); },
-            [&](const run::CallForHelp& help) { now.push_back(help); },
-            [&](const auto& of_training) {
-              using A = std::decay_t<decltype(of_training)>;
-              if constexpr (std::is_same_v<A, run::Say>) {
-                // This one makes a failed save of the training's step.
-                if (of_training.what != run::Remark::not_kept) return now.push_back(of_training);
-              }
-              if constexpr (std::is_same_v<A, run::Exit>) exit_ = of_training;
-              // Rank 0's debts have a lock; what others tell is their training thread's.
-              if constexpr (std::is_same_v<A, run::Decline>) {
-                if (others_.leads()) return now.push_back(of_training);
-              }
-              if (count_ < kMostWaiting) {
-                waiting_[(first_ + count_++) % kMostWaiting] = of_training;
-              } else {
-                log_error("a bug of Holdfast: the training thread has too much to do, and leaves some out");
-              }
-            }},
-      action);
+  if (const auto* const free = std::get_if<run::FreeImage>(&action)) return saves_.free_image(free->image);
+  if (const auto* const wake = std::get_if<run::WakeAt>(&action)) {
+    wake_ = wake->at;
+    return;
+  }
+  if (const auto* const quiet = std::get_if<run::Quiet>(&action)) {
+    quiet_ = *quiet;
+    return;
+  }
+  if (const auto* const may = std::get_if<run::LetMachineGo>(&action)) {
+    may_go_ = may->so;
+    return;
+  }
+  if (const auto* const limit = std::get_if<run::LimitWrites>(&action)) {
+    others_.lift_limit(!limit->so);
+    if (run_.writer) limit->so ? run_.writer->restore_limit() : run_.writer->lift_limit();
+    return;
+  }
+  if (const auto* const write = std::get_if<run::Write>(&action)) {
+    in_flight_ = 1;
+    writing_ = write->save;
+    return now.push_back(*write);
+  }
+  const auto* const said = std::get_if<run::Say>(&action);
+  // `not_kept` makes a failed save of the training's step. Rank 0's debts have a lock; what other ranks
+  // decline is told by their training thread.
+  const bool soon = (said != nullptr && said->what != run::Remark::not_kept) ||
+                    (std::holds_alternative<run::Decline>(action) && others_.leads()) ||
+                    std::holds_alternative<run::Settle>(action) ||
+                    std::holds_alternative<run::CallForHelp>(action);
+  if (soon) return now.push_back(action);
+  if (const auto* const exit = std::get_if<run::Exit>(&action)) exit_ = *exit;
+  if (count_ < kMostWaiting) {
+    waiting_[(first_ + count_++) % kMostWaiting] = action;
+  } else {
+    log_error("a bug of Holdfast: the training thread has too much to do, and leaves some out");
+  }
 }
 
 // After a notice. The monitor tells one notice at a time, so nothing that may call the program is done there:
