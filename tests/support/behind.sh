@@ -16,7 +16,7 @@ can_cuda() {
   left_out cuda "there are no headers of the CUDA runtime (cmake/bootstrap --cuda, or a CUDA toolkit)"
 }
 work_behind() {
-  local lane kernels=0 preset clang more
+  local lane kernels=0 preset clang more gpu=build/gpu${version:+-$version}
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 130' TERM
   child=
   renice -n 19 "$BASHPID" >/dev/null
@@ -36,8 +36,8 @@ work_behind() {
   done
   # No GPU is needed for either. The build with CUDA takes most of its files from ccache: few of them know CUDA.
   if due cuda/ has_torch of_default in_time can_cuda &&
-    tally step cuda/configure 120 cmake/configure release build/gpu -DHOLDFAST_CUDA=ON -DHOLDFAST_BATCHES=$batches "$patience"; then
-    tally build cuda/build 3600 ninja -C build/gpu -k 0 cuda_half
+    tally step cuda/configure 120 cmake/configure release "$gpu" -DHOLDFAST_CUDA=ON -DHOLDFAST_BATCHES=$batches "$patience"; then
+    tally build cuda/build 3600 ninja -C "$gpu" -k 0 cuda_half
   fi
   ((!kernels)) || tally script kernels 3600 tests/kernels/run "$main"
   ! due thread_safety of_core_by_day || source_check thread_safety 1200

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 namespace holdfast::test {
@@ -96,6 +97,17 @@ pid_t start_program(std::vector<std::string> command, const std::map<std::string
   return child;
 }
 
+// LibTorch 2.10's Gloo tells on standard output that its ranks have met.
+std::string without_greetings(const std::string& text) {
+  constexpr std::string_view kGreeting = "[Gloo] Rank ";
+  if (text.find(kGreeting) == std::string::npos) return text;
+  std::string rest;
+  for (const std::string& line : lines_of(text)) {
+    if (line.find(kGreeting) == std::string::npos) rest += line + "\n";
+  }
+  return rest;
+}
+
 Ended ended_with(int status, const std::filesystem::path& folder) {
   Ended ended;
   if (WIFSIGNALED(status)) {
@@ -103,7 +115,7 @@ Ended ended_with(int status, const std::filesystem::path& folder) {
   } else {
     ended.exit_code = WEXITSTATUS(status);
   }
-  ended.out = read_text(folder / "out");
+  ended.out = without_greetings(read_text(folder / "out"));
   ended.err = read_text(folder / "err");
   return ended;
 }
