@@ -17,9 +17,9 @@ constexpr Duration kOutcomeWithin = std::chrono::hours(1);
 RunCore::RunCore(RunOptions options)
     : options_(std::move(options)),
       schedule_(options_.every, options_.started, options_.resumed),
-      votes_{.cadence = VoteCadence(options_.world)},
       step_(options_.resumed),
       durable_(options_.resumed_durable && options_.resumed > 0 ? options_.resumed : options_.durable),
+      votes_{.cadence = VoteCadence(options_.world)},
       now_(options_.started) {}
 
 Actions RunCore::on(const Event& event, SteadyTime now) {
