@@ -28,7 +28,7 @@ function(holdfast_module name)
   endif()
 
   list(TRANSFORM arg_LINK REPLACE "^(nlohmann_json|xxhash|CLI11)::.+" "$<BUILD_INTERFACE:\\0>")
-  file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" *.cc internal/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" *.cc internal/*.cc internal/*/*.cc)
   list(REMOVE_ITEM sources main.cc)
   set(target holdfast_${name})
   set(compiled ${target})

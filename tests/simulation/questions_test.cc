@@ -219,6 +219,85 @@ const Question kQuestions[] = {
      }},
 };
 
+TEST(Waits, EndAfterAnEndThatPassedBeforeTheyBeganAlsoWithoutAStop) {
+  Measured world(1, OnNotice::exit, 1s);
+  world.hangs = true;
+  world.give(0, world.end(1, 5s));
+  world.step(1s, 1s);
+  world.pass(10s);  // the machine lives, and the program leaves its loop late
+  EXPECT_TRUE(world.call(run::FinishCalled{world.at}, 20min));
+  EXPECT_EQ(world[0].code, 75);
+}
+
+TEST(Evaluations, OfRankZeroHearARankThatHasLeftItsOwn) {
+  Measured world(2, OnNotice::train_on, 1s);
+  world.step();
+  world.call(EvaluationBegun{world.at});
+  world.give(1, EvaluationEnded{});
+  EXPECT_LT(world.durable, world.at);
+  world.give(1, world.end(2, 10min));
+  world.pass(5s);
+  EXPECT_EQ(world.durable, world.at);
+}
+
+TEST(Answers, BringNoWithdrawnEndBack) {
+  Measured world(1, OnNotice::train_on, 1s);
+  world.give(0, world.end(1, 10min));
+  const run::RunEnds::End end = *world.rank(0).core->ends().standing();
+  const run::NoticeAnswered exits{.source = end.source, .seen = end.seen, .policy = OnNotice::exit};
+  world.give(0, NoticeHeard{.source = 1, .kind = NoticeKind::withdrawn});
+  world.give(0, exits);
+  world.step();
+  EXPECT_FALSE(world[0].returned->stop);
+  world.pass(1s);
+  world.give(0, world.end(1, 10min));
+  world.give(0, exits);  // about the earlier one
+  world.step();
+  EXPECT_FALSE(world[0].returned->stop);
+}
+
+TEST(Stops, ThatComeAgainAfterTheirEndHasPassedHaveALaterOne) {
+  const SteadyTime now{1h};
+  run::RunEnds ends;
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 5s}, now);
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 9s}, now + 1s);
+  EXPECT_EQ(ends.earliest({.named = true}), now + 5s);
+  ends.hear({.source = 1, .kind = NoticeKind::stop, .at = now + 20s}, now + 6s);
+  EXPECT_EQ(ends.earliest({.named = true}), now + 20s);
+}
+
+TEST(HandOvers, ToAStandbyKeepTheirReason) {
+  for (const int ranks : {1, 2}) {
+    for (int ending = 0; ending < ranks; ++ending) {
+      Measured world(ranks);
+      world.give(0, run::StandbyReady{true});
+      world.step();
+      EXPECT_FALSE(world[0].returned->stop) << "nothing is announced";
+      world.give(ending, world.end(1, 10min));
+      for (int i = 0; i < 30 && !world[0].returned->stop; ++i) world.step();
+      EXPECT_TRUE(world[0].returned->stop) << ranks << " ranks, end on rank " << ending;
+      EXPECT_TRUE(world.rank(0).core->hands_over()) << ranks << " ranks, end on rank " << ending;
+      world.finish();
+      EXPECT_EQ(world[0].code, 75);
+      EXPECT_EQ(world.durable, world.at);
+      EXPECT_TRUE(world.rank(0).core->hands_over()) << ranks << " ranks, end on rank " << ending;
+    }
+  }
+}
+
+TEST(Copies, ThatCannotBeClosedFailTheirSave) {
+  Measured world(1, OnNotice::train_on, 1s);
+  world.failing_closes = 1;
+  train_to_before_a_save(world);
+  world.announced = true;
+  world.step();
+  const std::size_t before = world.begun();
+  world.call(run::BeforeUpdate{world.at});
+  EXPECT_EQ(world[0].settled.back().outcome, run::Outcome::failed);
+  world.step();
+  EXPECT_EQ(world.begun(), before) << "made again at every step";
+}
+
 class Questions : public testing::TestWithParam<Question> {};
 
 TEST_P(Questions, AreDecided) { GetParam().check(); }

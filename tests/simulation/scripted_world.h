@@ -1,5 +1,5 @@
-// One or several RunCores whose clock, disk, votes and news a test scripts. Votes are answered at once, and a save of
-// several ranks needs no shares: the interleavings are the simulation's work.
+// One or several RunCores whose clock, disk, votes and news a test scripts. Votes are answered at once, and a
+// save of several ranks needs no shares: the interleavings are the simulation's work.
 //
 //   ScriptedWorld world({.every = {SaveEvery::steps(10)}}, 2);
 //   world.write = 20s;
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "run_core.h"
+#include "holdfast/planning/run_core.h"
 
 namespace holdfast::simulation {
 
@@ -50,7 +50,9 @@ class ScriptedWorld {
   Duration write = std::chrono::seconds(1);
   int failing_writes = 0;  // the next ones
   int failing_copies = 0;
-  bool hangs = false;  // the disk never answers
+  int failing_closes = 0;  // of copies beside the step
+  bool announced = false;  // the program calls before_update()
+  bool hangs = false;      // the disk never answers
   SteadyTime now{std::chrono::hours(1000)};
   run::Step at = 0;
   run::Step durable = -1;
@@ -78,7 +80,7 @@ class ScriptedWorld {
   }
   bool step(Duration took = std::chrono::seconds(1), Duration most = std::chrono::hours(2)) {
     pass(took);
-    return call(run::StepDone{.step = ++at, .took = took}, most);
+    return call(run::StepDone{.step = ++at, .took = took, .announced = announced}, most);
   }
   void finish() { EXPECT_TRUE(call(run::FinishCalled{at})) << "finish() never returns"; }
   void pass(Duration time) {
@@ -133,7 +135,8 @@ class ScriptedWorld {
     queue_.emplace_back(r, run::Staged{action.image, ok});
   }
   void perform(int r, const run::CloseCopy& action) {
-    queue_.emplace_back(r, run::CopyClosed{action.image, true});
+    const bool fails = failing_closes > 0 && failing_closes-- > 0;
+    queue_.emplace_back(r, run::CopyClosed{.image = action.image, .intact = !fails, .failed = fails});
   }
   void perform(int r, const run::Write& action) {
     rank(r).writing = action;

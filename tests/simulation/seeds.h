@@ -12,7 +12,7 @@
 namespace holdfast::simulation {
 
 // Bits of Fault. Every fourth seed is calm, because promises about time hold only where no disk or network fails.
-unsigned faults_of(std::uint64_t seed);
+std::uint64_t faults_of(std::uint64_t seed);
 
 struct Search {
   std::uint64_t seeds = 0;  // simulated, shrinking apart

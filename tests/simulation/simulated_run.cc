@@ -36,12 +36,11 @@ constexpr Ms kHour = 3'600'000;
 constexpr int kProgramsRequest = 99;  // a source
 constexpr int kStopSource = 50;
 
-constexpr unsigned bit(Fault fault) { return 1U << fault; }
 // With these, promises about time do not hold.
-constexpr unsigned kDisturbing = bit(slow) | bit(fail) | bit(hang) | bit(power) | bit(vote_late) |
-                                 bit(vote_lost) | bit(evaluation_throws) | bit(supersede) | bit(torn_finish) |
-                                 bit(stage_fails) | bit(long_step) | bit(slow_tidy) | bit(spoil) |
-                                 bit(no_update_call);
+constexpr Faults kDisturbing = bit(slow) | bit(fail) | bit(hang) | bit(power) | bit(vote_late) |
+                               bit(vote_lost) | bit(evaluation_throws) | bit(supersede) | bit(torn_finish) |
+                               bit(stage_fails) | bit(long_step) | bit(slow_tidy) | bit(spoil) |
+                               bit(no_update_call);
 
 }  // namespace
 
@@ -72,7 +71,7 @@ void SimulatedRun::tell(const char* what, int r, std::int64_t number) const {
                 static_cast<long long>(number));
 }
 
-SimulatedRun::SimulatedRun(std::uint64_t seed, unsigned faults, bool trace)
+SimulatedRun::SimulatedRun(std::uint64_t seed, Faults faults, bool trace)
     : seed_(seed), faults_(faults), trace_(trace) {
   world_ = has(several) ? 2 + static_cast<int>(draw(1, 0) % (draw(1, 1) % 8 == 0 ? 7 : 2)) : 1;
   last_ = between(2, 0, 30, 230);
@@ -135,6 +134,7 @@ void SimulatedRun::start_attempt() {
   last_tried_ = false;
   guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
   requested_step_ = -1;
+  standby_ = handed_over_by_ = kFar;
   write_times_.clear(), stalls_.clear();
   arrived_.clear(), sent_.clear(), shares_.clear(), declined_.clear(), refused_.clear(), ended_.clear();
   ballots_.clear(), voters_.clear(), saved_.clear();
@@ -235,6 +235,19 @@ void SimulatedRun::plan_trouble(Ms horizon) {
                 .guessed = !named},
                grace, draw(20, k) % 2 != 0, kFar);
     });
+  }
+  if (happens(standby, k, 80)) {
+    const Ms ready = between(23, k, 0, horizon);
+    after(ready, [this] {
+      standby_ = now_;
+      give(0, StandbyReady{true});
+    });
+    if (draw(24, k) % 3 == 0) {  // it dies; the choice that follows an end stands
+      after(ready + between(25, k, 0, horizon), [this] {
+        standby_ = kFar;
+        give(0, StandbyReady{false});
+      });
+    }
   }
   if (happens(supersede, k, 40)) {
     after(between(21, k, 0, horizon), [=, this] {
@@ -339,6 +352,9 @@ void SimulatedRun::check_answer(int r, const NoticeHeard& notice, Ms left, Ms go
   const Step reached = leader().step;
   const Ms need = time_to_answer();
   const auto stands = [=, this] { return calm_ && only && told_ == count && !broken_; };
+  const bool hands_over = standby_ <= now_ && notice.kind == NoticeKind::deadline && !notice.hibernates &&
+                          gone > need && left > need && only && told_ == 1;
+  if (hands_over) handed_over_by_ = now_ + need;
   if (gone > need && left > need) {
     after(need + 1, [=, this] {
       if (!stands()) return;
@@ -347,6 +363,9 @@ void SimulatedRun::check_answer(int r, const NoticeHeard& notice, Ms left, Ms go
               "there was time, and nothing newer than the notice is durable");
       if (notice.kind == NoticeKind::stop)
         promise(Promise::stop_ends_in_time, leader().exited, "told to stop, and still running");
+      if (hands_over && standby_ <= now_) {
+        promise(Promise::standby_gets_the_run, leader().exited, "a standby is ready, and still waits");
+      }
     });
   }
   const bool paused_at_end = !lives && gone > left && notice.kind == NoticeKind::deadline && !notice.guessed;

@@ -1,5 +1,6 @@
-// One training run from one seed: the real RunCore of each rank, and simulated clock, disk, machines, votes, mirror,
-// notices, kills and evaluations in virtual time. Every promise is checked at every event that concerns it.
+// One training run from one seed: the real RunCore of each rank, and simulated clock, disk, machines, votes,
+// mirror, notices, kills and evaluations in virtual time. Every promise is checked at every event that
+// concerns it.
 //
 //   SimulatedRun run(seed, faults_of(seed));
 //   if (const std::string broken = run.run(); !broken.empty()) …   // seed and faults repeat it exactly
@@ -18,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "run_core.h"
+#include "holdfast/planning/run_core.h"
 
 namespace holdfast::simulation {
 
@@ -38,7 +39,7 @@ inline constexpr Ms kFar = INT64_MAX / 4;
   fault(guess) fault(withdraw) fault(outlive) fault(hibernate) fault(power) fault(stop) fault(vote_late)           \
   fault(vote_lost) fault(evaluation_throws) fault(spoil) fault(supersede) fault(request) fault(torn_finish)        \
   fault(stage_fails) fault(no_update_call) fault(long_step) fault(slow_tidy) fault(by_time) fault(by_device)       \
-  fault(automatic) fault(mirror) fault(write_limit) fault(late_results) fault(best) fault(on_save)
+  fault(automatic) fault(mirror) fault(write_limit) fault(late_results) fault(best) fault(on_save) fault(standby)
 #define HOLDFAST_PROMISES(promise)                                                                                 \
   promise(acknowledged_is_durable) promise(acknowledged_is_kept) promise(checkpoint_is_a_boundary)                 \
   promise(named_end_forbids) promise(notice_is_answered) promise(stop_ends_in_time) promise(run_goes_on)           \
@@ -51,13 +52,16 @@ inline constexpr Ms kFar = INT64_MAX / 4;
   promise(too_late_has_a_named_end) promise(limit_is_lifted) promise(limit_is_restored)                            \
   promise(result_is_read) promise(best_is_saved) promise(request_is_served) promise(request_is_served_once)        \
   promise(last_save_waits_after_a_failure) promise(last_save_is_not_left_out) promise(sleep_pauses_nothing)        \
-  promise(evaluation_tries_again) promise(undisturbed_saves_succeed) promise(last_step_is_home) promise(ranks_tell_the_same)
+  promise(evaluation_tries_again) promise(undisturbed_saves_succeed) promise(last_step_is_home)                    \
+  promise(ranks_tell_the_same) promise(standby_gets_the_run)
 // clang-format on
 
 enum Fault : unsigned {
 #define HOLDFAST_NAME(name) name,
   HOLDFAST_FAULTS(HOLDFAST_NAME) kFaults
 };
+using Faults = std::uint64_t;
+constexpr Faults bit(Fault fault) { return Faults{1} << fault; }
 enum class Promise : unsigned { HOLDFAST_PROMISES(HOLDFAST_NAME) count };
 #undef HOLDFAST_NAME
 const char* name_of(Fault fault);
@@ -72,7 +76,7 @@ extern Counted counted;
 
 class SimulatedRun {
  public:
-  SimulatedRun(std::uint64_t seed, unsigned faults, bool trace = false);
+  SimulatedRun(std::uint64_t seed, Faults faults, bool trace = false);
   // Empty: the run came to its end, and all promises held.
   std::string run();
 
@@ -180,6 +184,8 @@ class SimulatedRun {
   void perform(int r, const run::Decline& action);
   void perform(int r, const run::SendShare& action);
   void perform(int r, const run::CallForHelp& action);
+  void perform(int /*r*/, const run::SendOwn& /*action*/) {}
+  void perform(int /*r*/, const run::AwaitOutcome& /*action*/) {}
   void perform(int r, const run::Settle& action);
   void perform(int r, const run::LimitWrites& action);
   void perform(int r, const run::PostVote& action);
@@ -218,7 +224,7 @@ class SimulatedRun {
   };
 
   const std::uint64_t seed_;
-  const unsigned faults_;
+  const Faults faults_;
   const bool trace_;
   int world_ = 1;
   Step last_ = 0, every_ = 0, evaluate_every_ = 0;
@@ -248,6 +254,8 @@ class SimulatedRun {
   Ms requested_at_ = -1;
   bool last_tried_ = false, busy_at_finish_ = false;  // in finish()
   Step requested_step_ = -1;
+  Ms standby_ = kFar;  // since when one is ready
+  Ms handed_over_by_ = kFar;
   std::vector<Ms> write_times_, stalls_;
   std::map<Step, int> arrived_, sent_;
   std::map<Step, std::pair<bool, bool>> saved_;  // a rank told that step k is saved; is not

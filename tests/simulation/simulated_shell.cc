@@ -245,9 +245,8 @@ void SimulatedRun::write_ended(int r, Outcome outcome) {
         return end.named && end.withdrawn > at && end.at > at && end.at < now_ + 2 * cost + 3'000;
       });
       const bool asked = pressed || y.asked_in_evaluation;
-      if (!y.alive || y.exited || !y.core->evaluating() || y.evaluations != calls || !asked || forbidden)
-        return;
-      if (superseded_) return;
+      if (!y.alive || y.exited || y.step != step || !y.core->evaluating() || y.evaluations != calls) return;
+      if (!asked || forbidden || superseded_) return;
       const auto written = y.written_at.find(step);
       promise(Promise::evaluation_tries_again, written != y.written_at.end() && written->second > at,
               "a save that failed in an evaluation was not tried again");
@@ -277,7 +276,7 @@ void SimulatedRun::perform(int r, const Decline& action) {
 
 void SimulatedRun::perform(int r, const SendShare& action) {
   promise(Promise::result_is_read, rank(r).result_known, "a share is sent before its late result is known");
-  shares_[action.step][r] = rank(r).image.content;
+  shares_[action.step][r] = rank(r).live;
   if (++sent_[action.step] == world_ - 1) after(5, [=, this] { give(0, SharesHere{action.step}); });
 }
 
@@ -442,6 +441,9 @@ void SimulatedRun::check_exit(int r, int code) {
   if (calm_ && stop_ends_by_ >= 0 && told_ == 1) {
     promise(Promise::stop_ends_in_time, now_ <= stop_ends_by_, "the run was told to stop, and ended late");
   }
+  if (calm_ && handed_over_by_ < kFar && told_ == 1 && standby_ < kFar) {
+    promise(Promise::standby_gets_the_run, now_ <= handed_over_by_, "a standby was ready, and waited");
+  }
   if (code == 74) {
     const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails);
     const bool tried = x.failures[x.step] >= 1;
@@ -463,8 +465,9 @@ void SimulatedRun::check_exit(int r, int code) {
       }
     }
     if (!own_named) {
+      // What a late vote tells of an end, rank 0 counts from its own vote.
       promise(others_named ? Promise::end_of_others_ends_no_wait : Promise::guess_ends_no_wait,
-              first == kFar ? stop_told_ : now_ >= first + 290'000,
+              first == kFar ? stop_told_ : now_ >= std::min(first, finish_at_) + 290'000,
               "a write was given up, and no named end has come");
     }
   }
@@ -494,7 +497,7 @@ void SimulatedRun::check_exit(int r, int code) {
 bool SimulatedRun::named_end_within(Ms within) const {
   for (const Rank& x : ranks_) {
     for (const Announced& end : x.ends) {
-      const bool stands = policy_ == OnNotice::exit || now_ < end.withdrawn + 60'000;
+      const bool stands = policy_ == OnNotice::exit || has(standby) || now_ < end.withdrawn + 60'000;
       if (end.named && stands && end.at - now_ < within) return true;
     }
   }

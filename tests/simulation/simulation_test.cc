@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planted.h"
+#include "holdfast/planning/internal/planted.h"
 #include "seeds.h"
 #include "simulated_run.h"
 #include "support/nightly.h"
@@ -23,7 +23,7 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-constexpr std::uint64_t kOfADay = kSanitized ? 600 : 5'000;
+constexpr std::uint64_t kOfADay = kSanitized ? 600 : 140'000;
 constexpr std::uint64_t kOfANight = 1'000'000;
 constexpr std::uint64_t kMostOfANight = 100'000;  // for one planted bug
 
@@ -56,11 +56,11 @@ TEST(Simulation, RepeatsASeed) {
   const std::string seed = text != nullptr ? text : "1:0";
   const auto colon = seed.find(':');
   ASSERT_NE(colon, std::string::npos) << "HOLDFAST_TEST_SEED is SEED:FAULTS";
-  const auto faults = static_cast<unsigned>(std::stoul(seed.substr(colon + 1)));
+  const auto faults = static_cast<Faults>(std::stoull(seed.substr(colon + 1)));
   EXPECT_EQ(SimulatedRun(std::stoull(seed), faults, text != nullptr).run(), "");
 }
 
-constexpr int kListed = 42;
+constexpr int kListed = 43;
 struct Bug {
   Planted bug;
   const char* name;
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         HOLDFAST_BUG(ends_broken_evaluations_with_74, 1000),
         HOLDFAST_BUG(tries_no_more_in_an_evaluation, 1000), HOLDFAST_BUG(approves_before_durable, 1000),
         HOLDFAST_BUG(forgets_the_way_home, 6000), HOLDFAST_BUG(never_learns_an_interval, 1000),
-        HOLDFAST_BUG(leaves_the_machine_approved, 1000)),
+        HOLDFAST_BUG(leaves_the_machine_approved, 1000), HOLDFAST_BUG(keeps_the_run_from_a_standby, 6000)),
     [](const auto& info) { return std::string(info.param.name); });
 #undef HOLDFAST_BUG
 

@@ -19,7 +19,7 @@
 
 namespace holdfast::test {
 
-class MemorySource final : public SnapshotSource {
+class MemorySource : public SnapshotSource {
  public:
   struct Options {
     std::size_t elements = 1000;  // of the weight

@@ -44,6 +44,10 @@ class MemoryWorld {
     const std::lock_guard lock(mutex_);
     return votes_[rank];
   }
+  int looks(int rank) {  // for the result of a vote or for a text, up to now
+    const std::lock_guard lock(mutex_);
+    return looks_[rank];
+  }
   std::uint64_t broadcast() {  // bytes
     const std::lock_guard lock(mutex_);
     std::uint64_t bytes = 0;
@@ -81,6 +85,7 @@ class MemoryWorld {
     }
     std::optional<Ballot> result(Duration limit) override {
       std::unique_lock lock(world_.mutex_);
+      ++world_.looks_[rank_];
       Round& round = world_.rounds_[round_];
       const auto complete = [&] { return round.voted == world_.size(); };
       world_.changed_.wait_for(lock, limit, [&] { return complete() || world_.lost_ >= 0; });
@@ -102,6 +107,7 @@ class MemoryWorld {
     }
     std::string hear(int rank, const std::string& name, Duration limit) override {
       std::unique_lock lock(world_.mutex_);
+      ++world_.looks_[rank_];
       const std::pair key(rank, name);
       world_.changed_.wait_for(lock, limit,
                                [&] { return world_.texts_.contains(key) || world_.lost_ == rank; });
@@ -166,7 +172,7 @@ class MemoryWorld {
   std::map<int, Round> rounds_;
   std::map<int, Sent> sent_;
   std::map<std::pair<int, std::string>, std::string> texts_;
-  std::map<int, int> told_;
+  std::map<int, int> told_, looks_;
   std::map<int, std::vector<std::int64_t>> votes_;
   int lost_ = -1;
   std::vector<std::unique_ptr<Member>> ranks_;

@@ -9,51 +9,40 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/owner_process.h"
-#include "holdfast/checkpoint/internal/alone.h"
+#include "holdfast/checkpoint/internal/calls.h"
 #include "holdfast/checkpoint/internal/engine.h"
 #include "holdfast/checkpoint/internal/or_out_of_memory.h"
-#include "holdfast/checkpoint/internal/rank_partners.h"
-#include "holdfast/checkpoint/internal/ranks.h"
 #include "holdfast/checkpoint/internal/trial.h"
 #include "holdfast/ranks/rank_group.h"
 
 namespace holdfast { inline namespace v0_2 {
 
+using internal::Calls;
 using internal::Engine;
-using internal::Ensemble;
 using internal::or_out_of_memory;
 using internal::RankGroup;
-using internal::RankPartners;
 using internal::Run;
-using internal::SavePartners;
 
 struct Checkpointer::Parts {
   Parts(SnapshotSource& source, CheckpointerOptions options)
       : trial(internal::Trial::begin(options)),
         group(internal::ranks_of(options.ranks.channel, source)),
         run(group ? group->source() : source, std::move(options)),
-        partners(group ? std::make_unique<RankPartners>(run, *group) : nullptr),
-        engine(run, partners ? *partners : nobody) {
-    if (partners) {
-      ensemble = std::make_unique<internal::Ranks>(engine, *group, *partners);
-    } else {
-      ensemble = std::make_unique<internal::Alone>(engine);
-    }
+        engine(run, group.get()) {
     // Last: its threads use all the parts above.
-    engine.listener.start();
+    engine.driver.listener().start();
   }
   ~Parts() {
-    ensemble->leave();
-    engine.listener.stop();
+    calls.leave();
+    engine.driver.listener().stop();
   }
 
   // What the program does at this boundary.
   Decision decide() {
     engine.quiet.end();
-    if (engine.evaluation.meets_step()) engine.evaluation.step_inside();
-    if (trial) trial->at_boundary(engine, *ensemble);
+    if (trial) trial->at_boundary(engine, calls);
     Decision decision;
-    ensemble->at_boundary(decision);
+    calls.at_boundary(decision);
     if (trial) engine.quiet.end();  // a trial looks at every step
     if (decision.stop) run.source.told_to_stop();
     engine.boundary.leave();
@@ -75,10 +64,8 @@ struct Checkpointer::Parts {
   std::optional<internal::Trial> trial;
   const std::unique_ptr<RankGroup> group;  // null: alone
   Run run;
-  const std::unique_ptr<RankPartners> partners;
-  SavePartners nobody;
   Engine engine;
-  std::unique_ptr<Ensemble> ensemble;  // what is done is decided here
+  Calls calls{engine};
 };
 
 Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
@@ -90,27 +77,20 @@ Checkpointer::Checkpointer(SnapshotSource& source, CheckpointerOptions options)
 // The start.
 
 void Checkpointer::read_ahead() {
-  if (!parts_->engine.start.begun() && !parts_->engine.end.over()) parts_->ensemble->read_ahead();
+  if (!parts_->engine.start.begun() && !parts_->engine.end.over()) parts_->calls.read_ahead();
 }
 
 std::optional<Peeked> Checkpointer::peek() {
-  return or_out_of_memory([&] { return parts_->ensemble->peek(); });
+  return or_out_of_memory([&] { return parts_->calls.peek(); });
 }
 
 Resumed Checkpointer::resume() {
-  return or_out_of_memory([&] { return parts_->ensemble->resume(); });
+  return or_out_of_memory([&] { return parts_->calls.resume(); });
 }
 
 // The loop.
 
-void Checkpointer::before_update() {
-  Engine& engine = parts_->engine;
-  engine.boundary.settle();
-  engine.boundary.update_begins();
-  if (engine.late.open()) [[unlikely]] {
-    engine.late.close();
-  }
-}
+void Checkpointer::before_update() { parts_->calls.before_update(); }
 
 Decision Checkpointer::after_step(const StepReport& report) {
   Engine& engine = parts_->engine;
@@ -122,7 +102,6 @@ Decision Checkpointer::after_step(const StepReport& report) {
     }
   } else {
     parts_->require_loop("after_step");
-    if (engine.late.open()) engine.late.give_up();
     engine.boundary.arrive(report);
   }
   return parts_->decide();
@@ -133,19 +112,17 @@ void Checkpointer::expect_last_step(std::int64_t step) noexcept {
 }
 
 bool Checkpointer::tick() {
-  const Run& run = parts_->run;
-  // The program may call this often: without news it reads a few flags.
-  const bool asked = run.monitor.pending() || run.outlook.leaving();
-  if (!asked && !(run.writer && run.writer->superseded())) return false;
+  if (!parts_->engine.start.begun() && !parts_->engine.end.over()) return parts_->run.start_must_end();
+  // The program may call this often: without news it reads a flag.
+  if (!parts_->engine.driver.pressed() || !parts_->loop_runs()) return false;
   parts_->engine.quiet.end();
-  parts_->engine.listener.heard();
-  return parts_->ensemble->tick();
+  return parts_->calls.tick();
 }
 
 SaveHandle Checkpointer::save() {
   parts_->require_loop("save");
   parts_->engine.boundary.settle();
-  return parts_->ensemble->save();
+  return parts_->calls.save();
 }
 
 void Checkpointer::request_save() {
@@ -164,24 +141,23 @@ Checkpointer::EvaluationScope::EvaluationScope(Checkpointer& owner)
   parts.require_loop("EvaluationScope");
   parts.engine.boundary.settle();
   const internal::Waiting waiting(parts.run.time);
-  parts.engine.evaluation.enter();
   if (parts.trial) parts.trial->evaluation_seen();
-  parts.ensemble->enter_evaluation();
+  parts.calls.enter_evaluation();
 }
 
 Checkpointer::EvaluationScope::~EvaluationScope() {
   if (!owner_->parts_->process.is_this_one()) return;
   owner_->parts_->engine.quiet.end();
-  owner_->parts_->ensemble->leave_evaluation(std::uncaught_exceptions() > exceptions_);
+  owner_->parts_->calls.leave_evaluation(std::uncaught_exceptions() > exceptions_);
 }
 
-void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->engine.evaluation.cut_short(); }
+void Checkpointer::EvaluationScope::cut_short() { owner_->parts_->calls.cut_short(); }
 
 void Checkpointer::metric(const std::string& name, double value) {
   parts_->require_loop("metric");
   parts_->engine.boundary.settle();
   if (parts_->trial) parts_->trial->evaluation_seen();
-  if (parts_->engine.saves.measure(name, value)) parts_->ensemble->save_best(name, value);
+  if (parts_->engine.saves.measure(name, value)) parts_->calls.save_best(name, value);
 }
 
 // The end.
@@ -195,7 +171,7 @@ int Checkpointer::finish() {
   if (!parts_->engine.end.over()) {
     parts_->require_loop("finish");
     parts_->engine.boundary.settle();
-    parts_->ensemble->finish();
+    parts_->calls.finish();
   }
   return parts_->engine.end.code();
 }
@@ -210,11 +186,11 @@ Checkpointer::~Checkpointer() {
   Engine& engine = parts_->engine;
   if (parts_->loop_runs()) engine.end.say_unfinished();
   if (!engine.end.gave_up()) return;
-  parts_->ensemble->leave_write_behind();
+  engine.others.part();
   parts_->run.book->close();
   log_warning(
       "a thread hangs in the disk and is left behind; a step that it was writing is not acknowledged");
-  engine.listener.stop();
+  engine.driver.listener().stop();
   try {
     std::thread([parts = std::move(parts_)]() mutable { parts.reset(); }).detach();
   } catch (const std::exception&) {  // no thread could be made, so this one has waited
@@ -237,13 +213,13 @@ std::optional<SteadyTime> Checkpointer::deadline() const { return parts_->run.mo
 Digest Checkpointer::state_digest() {
   return or_out_of_memory([&] {
     parts_->engine.boundary.settle();
-    return parts_->engine.boundary_saves.digest();
+    return parts_->engine.saves.digest();
   });
 }
 
 std::string Checkpointer::stop_reason() const {
   const Engine& engine = parts_->engine;
-  return engine.end.over() ? engine.end.reason() : parts_->run.outlook.reason();
+  return engine.end.over() ? engine.end.reason() : parts_->engine.driver.reason();
 }
 
 }}  // namespace holdfast::v0_2

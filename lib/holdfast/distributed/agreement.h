@@ -20,7 +20,7 @@
 
 namespace holdfast { inline namespace v0_2 {
 
-// The ranks vote about once a second, large worlds every 2 s to 4 s (ranks/vote_cadence.h), over the store
+// The ranks vote about once a second, large worlds every 2 s to 4 s (planning/vote_cadence.h), over the store
 // (ranks/store_votes.h): after_step posts a ballot, which a thread carries, and the next after_step reads the
 // result, so no step waits for a message. Other steps send nothing. bench_agreement measures the cost. Texts
 // go over the store too. If rank 0 sends the checkpoint that the ranks resume from, Gloo connections of their

@@ -134,6 +134,27 @@ std::string Monitor::reason() const {
   return found != nullptr ? found->text : std::string();
 }
 
+std::vector<Notice> Monitor::standing_notices() const {
+  std::vector<Notice> found;
+  const MutexLock lock(mutex_);
+  found.reserve(announced_.size() + 2);
+  for (const Announced& announced : announced_) {
+    if (!announced.dismissed) found.push_back(announced.notice);
+  }
+  if (!stop_requested()) return found;
+  const auto stop_by = [&](const std::optional<SteadyTime>& when, bool guessed) HOLDFAST_REQUIRES(mutex_) {
+    found.push_back({.source = "stop",
+                     .kind = NoticeKind::stop,
+                     .deadline = when,
+                     .text = stop_text_,
+                     .guessed = guessed,
+                     .seen = stop_seen_});
+  };
+  stop_by(stop_deadline_, stop_deadline_ != named_stop_deadline_);
+  if (named_stop_deadline_ && stop_deadline_ != named_stop_deadline_) stop_by(named_stop_deadline_, false);
+  return found;
+}
+
 std::vector<Notice> Monitor::notices() const {
   const MutexLock lock(mutex_);
   return notices_;
@@ -297,6 +318,7 @@ void Monitor::post(Notice notice) { post(std::move(notice), nullptr); }
 void Monitor::post(Notice notice, const Source* from) {
   const SteadyTime now = clock_.now();
   if (!notice.seen) notice.seen = now;
+  notice.from = from;
   // A notice without a time gets the usual one, so that a plan can be made.
   const bool timeless = notice.kind == NoticeKind::deadline && !notice.deadline;
   if (timeless) {

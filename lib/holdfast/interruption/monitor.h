@@ -81,6 +81,8 @@ class HOLDFAST_EXPORT Monitor {
   // The notice whose deadline the planner uses: the earliest that stands. One that hibernates counts only if
   // no other stands. `deadline` and `seen` are set.
   std::optional<Notice> standing() const;
+  // What stands now: a stop if one was asked for, and each announced end that was not withdrawn.
+  std::vector<Notice> standing_notices() const;
   // The machine lives: ignores deadlines up to `until`, and with `woken` those of all notices that hibernate.
   void dismiss(SteadyTime until, bool woken = false);
 

@@ -34,6 +34,9 @@ struct Notice {
   bool guessed = false;
   // When this process first saw it. The Monitor fills it in if the source does not.
   std::optional<SteadyTime> seen = {};
+  // Set by the Monitor: the same for all notices of one source, whatever its name; null: posted by the
+  // program.
+  const void* from = nullptr;
 };
 
 }}  // namespace holdfast::v0_2

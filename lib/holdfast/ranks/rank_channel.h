@@ -1,7 +1,7 @@
 // The Checkpointer's interface to the other ranks, when several processes train one state together. Each rank
 // has a Checkpointer, and all make the same calls at the same steps.
 //
-//   boundary k     ballot_of(vote) → post()           about once a second (vote_cadence.h)
+//   boundary k     ballot_of(vote) → post()           about once a second (planning/vote_cadence.h)
 //   boundary k+1   result() → agreed_by() → save or stop here, on all ranks
 //
 // A result is the maximum of each element of all ballots, so every rank decides from the same numbers.

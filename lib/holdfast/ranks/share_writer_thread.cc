@@ -92,6 +92,7 @@ void ShareWriterThread::take_part(HandedShare share) noexcept {
   const Duration took = clock_.now() - began;
   // Figures before the outcome: the thread that waits for the outcome reads them next.
   share.handle->written(began, outcome.bytes, outcome.write, took - outcome.write);
+  if (share.ended) share.ended(outcome.kind);
   switch (outcome.kind) {
     case SharedOutcome::Kind::committed:
       return share.handle->settle(SaveStatus::durable, outcome.checkpoint);

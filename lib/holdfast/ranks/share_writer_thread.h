@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -31,6 +32,8 @@ struct HandedShare {
   std::string own = {};  // text for own_text(step) if rank 0 writes alone; empty: none
   SharedWriteOptions how = {};
   std::shared_ptr<SaveHandle::Shared> handle = {};
+  // Called on the thread once the image is not read any more, before the handle tells the outcome.
+  std::function<void(SharedOutcome::Kind)> ended = {};
 };
 
 class ShareWriterThread {

@@ -61,7 +61,9 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
   // Outside the lock, because settle() calls the program's on_save.
   if (job) {
     not_begun(*job, refused);
+    tell_end(*handle, superseded() ? SaveListener::Outcome::superseded : SaveListener::Outcome::failed);
     handle->settle(SaveStatus::failed, refused);
+    if (options_.listener != nullptr) options_.listener->writer_rests();
   } else {
     wake_.notify_one();
   }
@@ -70,20 +72,6 @@ SaveHandle AsyncWriter::submit(WriteRequest request) {
     overtaken->handle->settle(SaveStatus::overtaken, {});
   }
   return SaveHandle(handle);
-}
-
-bool AsyncWriter::recall(bool any) noexcept {
-  std::optional<Job> waiting;
-  {
-    const MutexLock lock(mutex_);
-    if (!waiting_ || (waiting_->handle->asked_for && !any)) return false;
-    waiting = std::exchange(waiting_, std::nullopt);
-    note_activity();
-  }
-  not_begun(*waiting, "a newer save takes its place");
-  waiting->handle->settle(SaveStatus::overtaken, {});
-  idle_.notify_all();
-  return true;
 }
 
 std::optional<Duration> AsyncWriter::writing_for() const noexcept {
@@ -131,15 +119,19 @@ void AsyncWriter::ask_to_stop() {
   // The process waits for the write in flight now, so it gets no speed limit.
   lift_limit();
   std::optional<Job> dropped;
+  bool rests = false;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
     dropped = std::exchange(waiting_, std::nullopt);
+    rests = !writing_;
     note_activity();
   }
   wake_.notify_one();
   if (dropped) {
     not_begun(*dropped, "the run ended");
+    tell_end(*dropped->handle, SaveListener::Outcome::failed);
+    if (rests && options_.listener != nullptr) options_.listener->writer_rests();
     dropped->handle->settle(SaveStatus::failed, "dropped: the run ended before it was written");
     idle_.notify_all();
   }
@@ -192,6 +184,9 @@ void AsyncWriter::run() noexcept {
       writing_since_.reset();
       note_activity();
       idle_.notify_all();
+      lock.unlock();
+      if (options_.listener != nullptr) options_.listener->writer_rests();
+      lock.lock();
     } else if (stopping_) {
       break;
     } else {
@@ -212,6 +207,7 @@ void AsyncWriter::write(Job job) noexcept {
   if (superseded()) {
     const std::string reason = superseded_reason();
     not_begun(job, reason);
+    tell_end(*job.handle, SaveListener::Outcome::superseded);
     job.handle->settle(SaveStatus::failed, reason);
     return;
   }
@@ -221,6 +217,7 @@ void AsyncWriter::write(Job job) noexcept {
   } catch (const SupersededError& error) {
     supersede(error.what());
     job.request = {};
+    tell_end(*job.handle, SaveListener::Outcome::superseded);
     job.handle->settle(SaveStatus::failed, error.what());
     return;
   } catch (const OtherRankError& error) {
@@ -235,6 +232,10 @@ void AsyncWriter::write(Job job) noexcept {
     keep_house(*checkpoint, *job.handle);
   }
   flush_ledger();
+}
+
+void AsyncWriter::tell_end(const SaveHandle::Shared& save, SaveListener::Outcome outcome) const noexcept {
+  if (options_.listener != nullptr) options_.listener->save_ends(save, outcome);
 }
 
 // The other ranks wait for the first word about this save, so it is sent here too.
@@ -272,6 +273,7 @@ void AsyncWriter::acknowledged(Job& job, const CheckpointInfo& checkpoint) noexc
     last_.checkpoint.assign(checkpoint.name);  // the constructor reserved the memory
     last_.when = clock_.now();
   }
+  tell_end(*job.handle, SaveListener::Outcome::durable);
   job.handle->settle(SaveStatus::durable, checkpoint.name);
   if (recovered) {
     log_info("saving works again: step {} is durable ({})", checkpoint.step, checkpoint.name);
@@ -288,6 +290,7 @@ void AsyncWriter::failed(Job& job, const char* error, bool may_pass) noexcept {
   // Before anybody hears of the failure: training must not count its metric as kept.
   job.handle->lost.store(true, std::memory_order_release);
   note_failure(text, may_pass ? FailureKind::may_pass : FailureKind::lasts);
+  tell_end(*job.handle, SaveListener::Outcome::failed);
   job.handle->settle(SaveStatus::failed, text);
 }
 
@@ -302,7 +305,7 @@ void AsyncWriter::note_failure(const std::string& text, FailureKind kind) noexce
   log_message(line.level, line.text);
 }
 
-void AsyncWriter::supersede(const char* reason) noexcept {
+bool AsyncWriter::supersede(const char* reason) noexcept {
   std::optional<Job> waiting;
   {
     const MutexLock lock(mutex_);
@@ -313,12 +316,15 @@ void AsyncWriter::supersede(const char* reason) noexcept {
     waiting = std::exchange(waiting_, std::nullopt);
     note_activity();
   }
+  if (options_.listener != nullptr) options_.listener->writer_superseded();
   if (waiting) {
     not_begun(*waiting, reason);
+    tell_end(*waiting->handle, SaveListener::Outcome::superseded);
     waiting->handle->settle(SaveStatus::failed, reason);
   }
   idle_.notify_all();
   log_warning("{}; this attempt stops and leaves the directory alone", reason);
+  return waiting.has_value();
 }
 
 // The checkpoint is acknowledged: a failure from here on leaves files behind, but loses no work.
@@ -373,7 +379,8 @@ void AsyncWriter::look_around() noexcept {
   try {
     store_.check_claim();
   } catch (const SupersededError& error) {
-    supersede(error.what());
+    // A save that came while this thread looked is dropped, and no write follows that would tell its end.
+    if (supersede(error.what()) && options_.listener != nullptr) options_.listener->writer_rests();
   } catch (const std::exception& error) {
     log_debug("could not look for newer attempts: {}", what_of(error));  // the next commit looks again
   }

@@ -50,9 +50,6 @@ class AsyncWriter {
 
   // Never waits for the disk.
   SaveHandle submit(WriteRequest request);
-  // Withdraws the waiting request in favour of a newer one: it becomes `overtaken`, and its image is free. A
-  // request that the program asked for stays, unless `any`. False if nothing was withdrawn.
-  bool recall(bool any) noexcept;
   // Age of the write in flight; nullopt if there is none.
   std::optional<Duration> writing_for() const noexcept;
   // Waits at most `limit` until nothing is in flight or waiting. Returns whether that is so.
@@ -104,11 +101,13 @@ class AsyncWriter {
   void run() noexcept;
   void ask_to_stop();
   void write(Job job) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
+  void tell_end(const SaveHandle::Shared& save, SaveListener::Outcome outcome) const noexcept;
   void not_begun(Job& job, std::string_view reason) const noexcept;
   void failed_by_other_rank(const OtherRankError& error, Job& job) noexcept HOLDFAST_REQUIRES(thread_role_);
   void acknowledged(Job& job, const CheckpointInfo& checkpoint) noexcept HOLDFAST_REQUIRES(thread_role_);
   void failed(Job& job, const char* error, bool may_pass) noexcept HOLDFAST_REQUIRES(thread_role_);
-  void supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
+  // True: a request that waited is dropped.
+  bool supersede(const char* reason) noexcept HOLDFAST_REQUIRES(thread_role_) HOLDFAST_EXCLUDES(mutex_);
   void keep_house(const CheckpointInfo& checkpoint, const SaveHandle::Shared& save) noexcept
       HOLDFAST_REQUIRES(thread_role_);
   std::string commit_members(const SaveHandle::Shared& save) const HOLDFAST_REQUIRES(thread_role_);

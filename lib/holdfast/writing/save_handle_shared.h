@@ -40,12 +40,11 @@ class SaveKeeper {
 struct SaveHandle::Shared {
   static constexpr std::size_t kLongestName = 63;
 
-  // `at_boundary`: when training stood at that step. `wanted`: the program asked for this very save.
-  Shared(std::int64_t at_step, SaveStatus begun, SteadyTime at_boundary = {}, bool wanted = false,
+  // `at_boundary`: when training stood at that step.
+  Shared(std::int64_t at_step, SaveStatus begun, SteadyTime at_boundary = {},
          std::shared_ptr<SaveKeeper> the_keeper = nullptr)
       : step(at_step),
         boundary(at_boundary),
-        asked_for(wanted),
         status(begun),
         staged_at(at_boundary),
         keeper(std::move(the_keeper)),
@@ -78,7 +77,6 @@ struct SaveHandle::Shared {
 
   const std::int64_t step;
   const SteadyTime boundary;
-  std::atomic<bool> asked_for;
   mutable Mutex mutex;
   CondVar moved;
   SaveStatus status HOLDFAST_GUARDED_BY(mutex);

@@ -12,7 +12,7 @@
 #include "holdfast/planning/cost_model.h"
 #include "holdfast/store/checkpoint_store.h"
 #include "holdfast/writing/joint_save.h"
-#include "holdfast/writing/save_handle.h"
+#include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -35,6 +35,19 @@ struct WriteRequest {
   std::shared_ptr<SaveHandle::Shared> save = nullptr;
 };
 
+// Hears what becomes of saves on the writer's thread, and of one that submit() refuses on the caller's.
+class SaveListener {
+ public:
+  enum class Outcome { durable, failed, superseded };
+  virtual ~SaveListener() = default;
+  // The image is not read any more; the handle tells the outcome afterwards.
+  virtual void save_ends(const SaveHandle::Shared& save, Outcome outcome) noexcept = 0;
+  // The writer has tidied up, and takes the next save.
+  virtual void writer_rests() noexcept = 0;
+  // A newer attempt owns the directory.
+  virtual void writer_superseded() noexcept = 0;
+};
+
 struct AsyncWriterOptions {
   int threads = 2;                                     // for hashing and writing; two keep a disk busy
   double write_limit = 0;                              // MB/s; 0: none. Commits take longer with it
@@ -42,7 +55,8 @@ struct AsyncWriterOptions {
   Duration claim_interval = std::chrono::seconds(5);   // look for newer attempts; costs one listing
   // Receives the cost of each write that no limit slowed down. Outlives the writer; null: none.
   CostModel* costs = nullptr;
-  Ledger* ledger = nullptr;  // drained together with the losses; outlives the writer; null: none
+  SaveListener* listener = nullptr;  // outlives the writer's thread; null: none
+  Ledger* ledger = nullptr;          // drained together with the losses; outlives the writer; null: none
 };
 
 }}  // namespace holdfast::v0_2

@@ -11,10 +11,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "holdfast/planning/vote_cadence.h"
 #include "holdfast/ranks/pulse.h"
+#include "holdfast/ranks/rank_channel.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/signs_of_life.h"
-#include "holdfast/ranks/vote_cadence.h"
 
 namespace holdfast::test::large_runs {
 namespace {
@@ -85,7 +86,7 @@ class Model {
           cadence(world_size) {}
     int number;
     SilenceJudge judge;
-    VoteCadence cadence;
+    run::VoteCadence cadence;
     std::int64_t signs = 0;
     std::string told;
     std::array<Duration, 2> last_up{}, last_down{};
@@ -282,7 +283,7 @@ class Model {
     int stopping = 0;
     for (const auto& rank : ranks_) {
       if (rank->pending) {
-        rank->cadence.learn(*rank->result);
+        rank->cadence.learn({.highest = rank->result->step, .step_time = rank->result->step_time});
         stopping += rank->result->stop >= 0 ? 1 : 0;
         rank->pending = false;
         rank->result.reset();

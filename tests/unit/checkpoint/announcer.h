@@ -19,6 +19,8 @@ class Announcer {
   void give_to(CheckpointerOptions& options) {
     options.notices.sources.emplace_back([state = state_](Clock&) { return std::make_unique<Told>(state); });
   }
+  // A Checkpointer is there. One that leaves a thread in the disk lives until that thread ends.
+  bool is_heard() const { return state_.use_count() > 2; }
   // Returns when the Checkpointer has latched it.
   void tell(Notice notice) {
     std::unique_lock lock(state_->mutex);

@@ -58,11 +58,7 @@ class AskedClock final : public Clock {
 class AskedNoticed : public Noticed {
  protected:
   AskedNoticed() { options.start.seams.clock = &clock; }
-  // A thread that was left behind in the disk uses the clock.
-  ~AskedNoticed() override {
-    run.reset();
-    soon([this] { return volume.disk.open_handles() == 0; });
-  }
+  ~AskedNoticed() override { end_with_all_threads(); }
   AskedClock clock{volume.clock};
   const std::thread::id training = std::this_thread::get_id();
 };

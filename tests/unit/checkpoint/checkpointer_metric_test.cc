@@ -113,8 +113,8 @@ TEST(CheckpointerMetric, InsideAnEvaluationTheBestIsSavedWhenItIsOver) {
       run.checkpointer.metric("accuracy", 0.5);
       EXPECT_THAT(volume.checkpoints(), IsEmpty());
     }
-    boundary = run.state();
     run.checkpointer.save().wait();
+    boundary = run.state();  // of memory: no image of it is in use any more
     EXPECT_THAT(record_of(volume, volume.checkpoints().at(0)).metrics,
                 ElementsAre(Pair("accuracy", testing::_)));
     EXPECT_FALSE(record_of(volume, volume.checkpoints().at(0)).evaluation_due);

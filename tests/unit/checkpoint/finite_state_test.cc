@@ -83,6 +83,26 @@ TEST(FiniteState, ANaNCountsAnywhereAndAnInfinityInWhatIsTrained) {
   EXPECT_FALSE(newest_is_finite(volume));
 }
 
+// The thread that copies also digests, and the writer is handed what it found.
+TEST(FiniteState, ANaNThatIsCopiedBesideTheTrainingIsFound) {
+  Volume volume;
+  CapturedLog log;
+  Attempt run(volume.options({SaveEvery::steps(1)}), kWithMask);
+  const auto announced_step = [&](bool spoils) {
+    run.checkpointer.before_update();
+    const StepReport report = run.source.train();
+    if (spoils) run.source.weight(3) = std::numeric_limits<float>::quiet_NaN();
+    run.checkpointer.after_step(report);
+    run.checkpointer.before_update();  // ends the copy
+    ASSERT_EQ(run.checkpointer.save().wait(), SaveStatus::durable);
+  };
+  for (int i = 0; i < 4; ++i) announced_step(false);
+  EXPECT_GT(run.source.late_copies, 2) << "more than are compared";
+  EXPECT_TRUE(newest_is_finite(volume));
+  announced_step(true);
+  EXPECT_FALSE(newest_is_finite(volume));
+}
+
 TEST(FiniteState, AStateThatIsNotFiniteFromTheFirstSaveOnIsNamedOnce) {
   Volume volume;
   CapturedLog log;

@@ -52,6 +52,20 @@ TEST_P(LastSaveOfRanks, IsLeftOutWithoutTimeForIt) {
   EXPECT_THAT(member(1).checkpointer->stop_reason(), HasSubstr("no time was left"));
 }
 
+// Nobody told the run to stop, so it may wait, although the end may come first.
+TEST_P(LastSaveOfRanks, IsMadeWhereTheLoopEndsByItselfShortlyBeforeAnEnd) {
+  commits_take(30s);
+  live(2, [](Member& one) {
+    if (one.rank == 0) one.checkpointer->request_save();
+    one.train_to(10);
+    if (one.rank == 1) one.announcer.deadline(one.clock.now() + 12s);
+    one.train_to(12);
+    one.finish();
+  });
+  expect_all_ended(0);
+  EXPECT_EQ(member(0).checkpointer->last_durable().step, 12);
+}
+
 // The ranks voted on it a step before the notice came.
 TEST_P(LastSaveOfRanks, IsNotBegunWhereANoticeForbidsWhatWasAgreed) {
   options.every = SaveEvery::steps(10);

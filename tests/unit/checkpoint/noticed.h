@@ -55,6 +55,11 @@ class Noticed : public testing::Test {
     }
     return false;
   }
+  // A thread that was left behind in the disk uses the clock and the volume until it ends.
+  void end_with_all_threads() {
+    run.reset();
+    soon([this] { return !announcer.is_heard() && volume.disk.open_handles() == 0; });
+  }
   SteadyTime now() const { return volume.clock.now(); }
   std::int64_t durable() { return run->checkpointer.last_durable().step; }
 

@@ -1,150 +1,105 @@
 // A step at which there is nothing to decide is passed, and no event makes it one that should not be.
-#include "holdfast/checkpoint/internal/quiet_steps.h"
-
+// (quiet_step_test.cc says what such a step costs.)
 #include <functional>
-#include <map>
+#include <utility>
 #include <vector>
 
-#include "engine_rig.h"
-#include "support/gate.h"
+#include "asked_clock.h"
 
 namespace holdfast::test { namespace {
 
-class QuietStepsTest : public EngineTest {
+class QuietSteps : public AskedNoticed {
  protected:
-  QuietStepsTest() {
-    start();
+  QuietSteps() { commit = {}; }
+  // One step; true: it was passed, for which the clock is asked once.
+  bool passes() {
+    const int before = clock.asked(training);
     step();
-    engine->boundary_saves.lay_out();
+    return clock.asked(training) <= before + 1;
   }
-  void rest(std::optional<std::int64_t> next_step = {}, std::optional<SteadyTime> next_time = {}) {
-    engine->quiet.end();
-    engine->rest_until(next_step, next_time);
+  // Steps become quiet. What the writer does after a save may still end one.
+  void expect_rest() {
+    int in_a_row = 0;
+    for (int steps = 0; steps < 200 && in_a_row < 2; ++steps) in_a_row = passes() ? in_a_row + 1 : 0;
+    EXPECT_EQ(in_a_row, 2);
   }
-  // The training comes to its next boundary, as in after_step().
-  bool passes(Duration took = 2s) {
-    engine->boundary.leave();
-    clock.advance(took);
-    engine->boundary.arrive(source.train());
-    return engine->quiet.pass(source.step());
+  void expect_unrest(int steps = 3) {
+    for (int i = 0; i < steps; ++i) EXPECT_FALSE(passes()) << i;
   }
 };
 
-TEST_F(QuietStepsTest, PassUntilAStepFallsDue) {
-  rest(source.step() + 4);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(passes());
-  EXPECT_FALSE(passes());
-  EXPECT_FALSE(passes()) << "until it was decided";
-}
-
-TEST_F(QuietStepsTest, PassUntilATimeIsReached) {
-  rest({}, clock.now() + 6s);
-  EXPECT_TRUE(passes());
-  EXPECT_TRUE(passes());
-  EXPECT_FALSE(passes()) << "at that very moment";
-}
-
-TEST_F(QuietStepsTest, AreMeasuredLikeOthers) {
-  step();
-  rest();
-  for (int i = 0; i < 64; ++i) ASSERT_TRUE(passes(5s));
-  EXPECT_EQ(run->costs.costs().step, 5s);
-  EXPECT_EQ(run->book->step(), source.step());
-  EXPECT_EQ(run->time.boundary(), clock.now());
-}
-
-TEST_F(QuietStepsTest, EndWhereSomethingFellDueBefore) {
-  rest(source.step());
-  EXPECT_FALSE(engine->quiet.expected());
-  rest({}, clock.now() - 1s);
-  EXPECT_FALSE(passes());
-}
-
-TEST_F(QuietStepsTest, EndAtAStepBefore) {
-  rest(source.step() + 100);
-  EXPECT_FALSE(engine->quiet.pass(source.step() - 1));
-}
-
-TEST_F(QuietStepsTest, EndWithEachNotice) {
-  const auto post = [&](NoticeKind kind) { run->monitor.post({.source = "test", .kind = kind}); };
-  const auto take = [&] {
-    engine->schedule.take_requests();
-    engine->schedule.want(false);
-  };
+TEST_F(QuietSteps, EndWithEachNotice) {
+  start();
   const std::vector<std::pair<std::function<void()>, std::function<void()>>> notices = {
-      {[&] { post(NoticeKind::at_risk); }, take},
-      {[&] { post(NoticeKind::checkpoint_now); }, take},
-      {[&] { deadline(1h); }, [&] { withdraw(); }},
-      {[&] { stop(); }, [] {}},
+      {[&] { announcer.risk(); }, [] {}},
+      {[&] { run->checkpointer.request_save(); }, [] {}},
+      {[&] { announcer.deadline(now() + 1h); }, [&] { announcer.withdraw(); }},
+      {[&] { run->checkpointer.request_stop("enough"); }, [] {}},
   };
   for (const auto& [happens, is_over] : notices) {
-    rest();
-    EXPECT_TRUE(passes());
+    expect_rest();
     happens();
-    EXPECT_FALSE(passes());
+    expect_unrest(1);
     is_over();
   }
+  EXPECT_TRUE(run->decision.stop);
+  expect_unrest();
 }
 
-TEST_F(QuietStepsTest, EndWhenASaveHasFailed) {
-  rest();
-  EXPECT_TRUE(passes());
-  run->writer->note_failure("no space");
-  EXPECT_FALSE(passes());
+TEST_F(QuietSteps, DoNotBeginWhileAnEndIsAhead) {
+  start();
+  announcer.deadline(now() + 1h);
+  EXPECT_TRUE(step().saved);
+  expect_unrest();
+  announcer.withdraw();
+  expect_rest();
 }
 
-TEST_F(QuietStepsTest, EndWhileTheWriterWorks) {
-  Gate gate;
-  volume.faults.set_hook([&](const Operation& operation) {
-    if (operation.kind == Op::sync_file) gate.pass();
-  });
-  rest();
-  const SaveHandle save = submit();
-  gate.await_arrival();
-  EXPECT_FALSE(passes());
-  gate.open();
-  save.wait();
-  ASSERT_TRUE(run->writer->wait_idle(1min));
-  EXPECT_FALSE(passes()) << "what the save cost may change when the next one is due";
-  rest();
-  EXPECT_TRUE(passes());
-  volume.faults.set_hook({});
-}
-
-TEST_F(QuietStepsTest, DoNotBeginWhileTheWriterWorks) {
-  Gate gate;
-  volume.faults.set_hook([&](const Operation& operation) {
-    if (operation.kind == Op::sync_file) gate.pass();
-  });
-  const SaveHandle save = submit();
-  gate.await_arrival();
-  rest();
-  EXPECT_FALSE(engine->quiet.expected());
-  gate.open();
-  save.wait();
-  ASSERT_TRUE(run->writer->wait_idle(1min));
-  volume.faults.set_hook({});
-}
-
-TEST_F(QuietStepsTest, DoNotBeginWhileSomethingIsOpen) {
-  const std::map<std::string, std::pair<std::function<void()>, std::function<void()>>> open = {
-      {"a save is wanted", {[&] { engine->schedule.want(); }, [&] { engine->schedule.want(false); }}},
-      {"the write limit is lifted", {[&] { engine->limit.lift(); }, [&] { engine->limit.restore(); }}},
-      {"an evaluation runs",
-       {[&] { engine->evaluation.enter(); }, [&] { engine->evaluation.leave(false, false); }}},
-  };
-  for (const auto& [name, change] : open) {
-    change.first();
-    rest();
-    EXPECT_FALSE(engine->quiet.expected()) << name;
-    change.second();
-    rest();
-    EXPECT_TRUE(engine->quiet.expected()) << name;
+TEST_F(QuietSteps, EndWhenASaveHasFailedUntilOneIsDurable) {
+  start();
+  expect_rest();
+  volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true});
+  EXPECT_EQ(run->checkpointer.save().wait(), SaveStatus::failed);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(passes());
+    EXPECT_TRUE(run->decision.failure) << "each step tells it";
   }
-  engine->quiet.end();
-  run->outlook.leave();
-  rest();
-  EXPECT_FALSE(engine->quiet.expected()) << "the run is told to stop";
+  volume.faults.clear_faults();
+  EXPECT_EQ(run->checkpointer.save().wait(), SaveStatus::durable);
+  expect_rest();
+}
+
+TEST_F(QuietSteps, DoNotBeginWhileTheWriterWorks) {
+  start();
+  expect_rest();
+  SlowDisk disk(volume);
+  const SaveHandle save = run->checkpointer.save();
+  disk.await(1);
+  expect_unrest();
+  disk.finish();
+  EXPECT_EQ(save.wait(), SaveStatus::durable);
+  expect_rest();
+}
+
+TEST_F(QuietSteps, LastUntilASaveFallsDue) {
+  for (const SaveEvery& every : {SaveEvery::steps(10), SaveEvery(20s)}) {
+    options.every = {every};
+    start();
+    ASSERT_TRUE(steps_until([&] { return run->decision.saved; }));
+    const std::int64_t saved = run->source.step();
+    int passed = 0;
+    for (int i = 1; i < 10; ++i) {
+      passed += passes() ? 1 : 0;
+      EXPECT_FALSE(run->decision.saved) << i;
+      EXPECT_EQ(run->checkpointer.figures().risk_steps, i) << "they are counted";
+    }
+    EXPECT_GE(passed, 6) << "all but those right after the save";
+    EXPECT_FALSE(passes());
+    EXPECT_TRUE(run->decision.saved);
+    EXPECT_EQ(run->source.step(), saved + 10);
+    EXPECT_EQ(run->checkpointer.finish(), 0);
+    run.reset();
+  }
 }
 
 }}  // namespace holdfast::test

@@ -1,5 +1,5 @@
 // Where a run can start: what the user chose, what the directory holds, and that looking changes nothing.
-#include "holdfast/checkpoint/internal/start_finder.h"
+#include "holdfast/checkpoint/internal/start/start_finder.h"
 
 #include <cerrno>
 

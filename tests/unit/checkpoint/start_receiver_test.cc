@@ -1,5 +1,5 @@
 // A rank other than 0 believes nothing that it receives: not the head, not the file, not the volume.
-#include "holdfast/checkpoint/internal/start_receiver.h"
+#include "holdfast/checkpoint/internal/start/start_receiver.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // A start waits for what it needs, ends if it is told to stop meanwhile, and then nothing was begun.
-#include "holdfast/checkpoint/internal/start_wait.h"
+#include "holdfast/checkpoint/internal/start/start_wait.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -3,64 +3,34 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 
-#include "engine_rig.h"
+#include "rig.h"
 #include "support/memory_world.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
 
 using internal::Trial;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Notes the saves that it is asked for.
-class AskedEnsemble final : public internal::Ensemble {
- public:
-  explicit AskedEnsemble(const SnapshotSource& source) : source_(source) {}
-  void read_ahead() override {}
-  std::optional<Peeked> peek() override { return std::nullopt; }
-  Resumed resume() override { return {}; }
-  void at_boundary(Decision& /*decision*/) override {}
-  bool tick() override { return false; }
-  SaveHandle save() override {
-    saves.push_back(source_.step());
-    return {};
-  }
-  void save_best(const std::string& /*name*/, double /*value*/) override {}
-  void enter_evaluation() override {}
-  void leave_evaluation(bool /*thrown_out*/) override {}
-  void finish() override {}
-  void leave() noexcept override {}
-  void leave_write_behind() noexcept override {}
-
-  std::vector<std::int64_t> saves;
-
- private:
-  const SnapshotSource& source_;
-};
-
-class TrialTest : public EngineTest {
+class TrialTest : public testing::Test {
  protected:
   TrialTest() { setenv("HOLDFAST_TRIAL", folder.path().c_str(), 1); }
   ~TrialTest() override { unsetenv("HOLDFAST_TRIAL"); }
 
-  // From here on there are orders, and a trial that hears them.
+  // A run of a trial with these orders, in a folder of the real file system.
   void order(const TrialOrders& orders) {
     write_orders(folder.path(), orders);
-    CheckpointerOptions unused = options;
-    trial = Trial::begin(unused);
-    ASSERT_TRUE(trial);
-    start();
-  }
-  void step_in_trial() {
-    step();
-    trial->at_boundary(*engine, ensemble);
+    options.start.seams = {};
+    run.emplace(options);
   }
 
   TemporaryFolder folder;
-  AskedEnsemble ensemble{source};
-  std::optional<Trial> trial;
+  Volume volume;
+  CapturedLog log;
+  CheckpointerOptions options = volume.options();
+  std::optional<Attempt> run;
 };
 
 TEST_F(TrialTest, WithoutTheVariableThereIsNone) {
@@ -100,8 +70,8 @@ TEST_F(TrialTest, SeveralRanksAreRefused) {
 
 TEST_F(TrialTest, TellsEveryStepWithTheBitsOfItsLossAndState) {
   order({.stop_at = 9});
-  step_in_trial();
-  step_in_trial();
+  run->step();
+  run->step();
   const std::vector<TrialStep> told = read_steps(folder.path());
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[0].step, 1);
@@ -110,25 +80,25 @@ TEST_F(TrialTest, TellsEveryStepWithTheBitsOfItsLossAndState) {
   EXPECT_NE(told[1].loss, "-");
   EXPECT_EQ(told[0].state, state_after(1));
   EXPECT_EQ(told[1].state, state_after(2));
-  EXPECT_FALSE(run->monitor.stop_requested());
+  EXPECT_FALSE(run->decision.stop);
 }
 
 TEST_F(TrialTest, SavesAndStopsAtTheOrderedSteps) {
   order({.stop_at = 3, .save_at = 2});
-  step_in_trial();
-  EXPECT_THAT(ensemble.saves, ElementsAre());
-  step_in_trial();
-  EXPECT_THAT(ensemble.saves, ElementsAre(2));
-  EXPECT_FALSE(run->monitor.stop_requested());
-  step_in_trial();
-  EXPECT_THAT(ensemble.saves, ElementsAre(2));
-  EXPECT_TRUE(run->monitor.stop_requested());
+  run->step();
+  EXPECT_EQ(run->checkpointer.last_durable().step, -1);
+  run->step();
+  EXPECT_EQ(run->checkpointer.last_durable().step, 2);
+  EXPECT_FALSE(run->decision.stop);
+  run->step();
+  EXPECT_TRUE(run->decision.stop);
+  EXPECT_EQ(run->decision.reason, "the trial ends here");
 }
 
 TEST_F(TrialTest, DiesAtTheOrderedStepAfterItHasToldIt) {
   order({.stop_at = 9, .kill_at = 1});
   log.text();  // a death test captures standard error as well
-  EXPECT_EXIT(step_in_trial(), testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(run->step(), testing::KilledBySignal(SIGKILL), "");
   const std::vector<TrialStep> told = read_steps(folder.path());
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].step, 1);
@@ -136,10 +106,10 @@ TEST_F(TrialTest, DiesAtTheOrderedStepAfterItHasToldIt) {
 
 TEST_F(TrialTest, AProgramThatIgnoresAStopIsEnded) {
   order({.stop_at = 1});
-  step_in_trial();
-  EXPECT_TRUE(run->monitor.stop_requested());
+  run->step();
+  EXPECT_TRUE(run->decision.stop);
   log.text();  // a death test captures standard error as well
-  EXPECT_EXIT(step_in_trial(), testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(run->step(), testing::KilledBySignal(SIGKILL), "");
 }
 
 }}  // namespace holdfast::test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "holdfast/ranks/vote_cadence.h"
+#include "holdfast/planning/vote_cadence.h"
 #include "together.h"
 
 namespace holdfast::test { namespace {

@@ -86,6 +86,39 @@ class Writer : public testing::Test {
   std::unique_ptr<AsyncWriter> writer;
 };
 
+struct CountedRests final : SaveListener {
+  void save_ends(const SaveHandle::Shared& /*save*/, Outcome outcome) noexcept override { ended = outcome; }
+  void writer_rests() noexcept override { ++rests; }
+  void writer_superseded() noexcept override {}
+  std::atomic<Outcome> ended{Outcome::durable};
+  std::atomic<int> rests{0};
+};
+
+// Who waits for the writer to rest would otherwise wait for ever.
+TEST_F(Writer, RestsAfterASaveThatCameWhileItFoundANewerAttempt) {
+  const CapturedLog log;
+  CountedRests listener;
+  writer.reset();
+  writer = std::make_unique<AsyncWriter>(
+      *store, volume.clock, *losses, run(),
+      AsyncWriterOptions{.ledger_interval = 5ms, .claim_interval = 0s, .listener = &listener});
+  Gate gate;
+  volume.faults.set_hook([&](const Operation& operation) {
+    if (operation.kind == Op::list && operation.path.find("attempts") != std::string::npos) gate.pass();
+  });
+  gate.await_arrival();
+  const SaveHandle save = writer->submit(request(1));
+  CheckpointStore newer(volume.disk, volume.clock, {.directory = kRun}, verifier);
+  newer.preflight();
+  newer.claim();
+  gate.open();
+  EXPECT_EQ(save.wait(), SaveStatus::failed);
+  EXPECT_TRUE(soon([&] { return listener.rests == 1; }));
+  EXPECT_EQ(listener.ended, SaveListener::Outcome::superseded);
+  writer.reset();
+  volume.faults.set_hook(nullptr);
+}
+
 TEST(SaveHandle, OnNothingHasFailed) {
   const SaveHandle nothing;
   EXPECT_EQ(nothing.status(), SaveStatus::failed);

@@ -35,11 +35,9 @@ std::future<std::optional<std::string>> write_beside(CheckpointStore& store, Led
 bool FinalWrites::wait(const std::function<bool(Duration)>& done, Duration at_least, const char* what) {
   const SteadyTime began = run_.clock.now();
   SteadyTime said = began;
-  const Announced& announced = run_.outlook.announced();
   for (Duration slice = at_least; !done(slice); slice = kHearEvery) {
-    listener_.heard();
-    if (announced.stop_requested() || announced.deadline()) limit_.lift();
-    if (run_.outlook.out_of_time(began)) {
+    driver_.listener().heard();
+    if (driver_.out_of_time(began)) {
       gave_up_ = true;
       return false;
     }
@@ -49,11 +47,6 @@ bool FinalWrites::wait(const std::function<bool(Duration)>& done, Duration at_le
     }
   }
   return true;
-}
-
-bool FinalWrites::await_save() {
-  return wait([this](Duration limit) { return run_.writer->wait_idle(limit); }, kHearEvery,
-              "writing the last checkpoint");
 }
 
 bool FinalWrites::stop_writer() {

@@ -1,8 +1,8 @@
-// What goes to the disk at the end of a run: the save in flight, the last lines of the ledger, and how it
+// What goes to the disk at the end of a run after its last save: the last lines of the ledger, and how it
 // ended. A volume whose server is gone never answers, so each wait ends when the announced end of the machine
 // comes. The thread that hangs is then left behind.
 //
-//   if (writes.await_save() && writes.stop_writer()) writes.tell(state);
+//   if (writes.stop_writer()) writes.tell(state);
 //
 // Errors: tell() throws std::bad_alloc. Threads: the training thread.
 #pragma once
@@ -12,20 +12,16 @@
 #include <optional>
 #include <string>
 
-#include "holdfast/checkpoint/internal/notice_listener.h"
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/write_limit.h"
+#include "holdfast/checkpoint/internal/run_driver.h"
 #include "holdfast/store/run_state.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class FinalWrites {
  public:
-  FinalWrites(Run& run, NoticeListener& listener, WriteLimit& limit)
-      : run_(run), listener_(listener), limit_(limit) {}
+  FinalWrites(Run& run, RunDriver& driver) : run_(run), driver_(driver) {}
 
-  // Waits until nothing is in flight. False: gave_up().
-  bool await_save();
   // Ends the writer's thread, which may hang although nothing is in flight: it looks for newer attempts, and
   // writes the ledger. False: gave_up().
   bool stop_writer();
@@ -46,8 +42,7 @@ class FinalWrites {
   bool wait(const std::function<bool(Duration)>& done, Duration at_least, const char* what);
 
   Run& run_;
-  NoticeListener& listener_;
-  WriteLimit& limit_;
+  RunDriver& driver_;
   bool gave_up_ = false;
   std::future<std::optional<std::string>> told_;
 };

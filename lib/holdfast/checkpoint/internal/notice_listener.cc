@@ -7,33 +7,31 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/run_driver.h"
 #include "holdfast/interruption/sources.h"
 #include "holdfast/interruption/term_grace.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-NoticeListener::NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating)
+NoticeListener::NoticeListener(Run& run, RunDriver& driver, OtherRanks& others)
     : run_(run),
-      partners_(partners),
-      watch_(
-          run.clock,
-          {.pending = [this] { return run_.monitor.pending() || run_.outlook.announced().stop_requested(); },
-           .respond =
-               [this, commit = std::move(evaluating.commit)] {
-                 if (run_.monitor.pending() || partners_.call()) commit();
-               },
-           .waits = [this, runs = std::move(evaluating.runs)] { return partners_.may_call() && runs(); },
-           // The training looks at notices between steps alone, and a step may be longer than deaf_after.
-           .patience =
-               [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
-           .what = [this] { return pending_text(); }}) {}
+      driver_(driver),
+      leads_(others.leads()),
+      watch_(run.clock,
+             {.pending = [this] { return driver_.pending(); },
+              .respond = [this] { driver_.look(); },
+              .waits = [this] { return driver_.has_work(); },
+              // The training looks at notices between steps alone, and a step may be longer than deaf_after.
+              .patience =
+                  [this] { return std::max(run_.options.notices.deaf_after, run_.costs.costs().step * 2); },
+              .what = [this] { return pending_text(); }}) {}
 
 void NoticeListener::start() {
   const NoticeOptions& options = run_.options.notices;
   run_.monitor.listen([this](const Notice& notice) {
     // Before the command, which needs memory: the ledger and the ranks hear of the notice in any case.
     run_.ledger.notice(notice);
-    partners_.heard(notice);
+    driver_.hear(notice);
     try {
       watch_.wake(command_for(notice));
     } catch (const std::bad_alloc&) {
@@ -49,7 +47,7 @@ void NoticeListener::start() {
   if (env_flag(kEnvApproveEnd).value_or(options.approve_end)) {
     // Asked at every poll: an approval lets Azure begin at once, so it waits until the last commit is
     // durable.
-    heard.azure_approve = [this] { return may_go_.load(); };
+    heard.azure_approve = [this] { return driver_.may_go(); };
   }
   if (!options.notice_file.empty()) heard.notice_files.push_back(options.notice_file);
   for (auto& made : make_sources(heard, run_.clock)) run_.monitor.add(std::move(made));
@@ -58,7 +56,7 @@ void NoticeListener::start() {
   }
   run_.monitor.start();
   // Once a start, by one rank: all ranks and the sources of other programs guess the same.
-  if (!options.hear_signals || !partners_.leads()) return;
+  if (!options.hear_signals || !leads_) return;
   const TermGrace grace = term_grace(options.term_grace);
   if (grace.guessed && grace.time == kContainerTermGrace) {
     log_info("in a container: 10 s from SIGTERM to SIGKILL are assumed; {} sets another time",
@@ -79,11 +77,9 @@ void NoticeListener::stop() noexcept {
 }
 
 std::string NoticeListener::pending_text() const {
-  const Announced& announced = run_.outlook.announced();
-  std::string text = announced.reason();
+  std::string text = driver_.text_of_end();
   if (text.empty()) text = "a save is asked for";
-  if (const auto left = announced.time_left(run_.clock.now()))
-    text += ", " + format_duration(*left) + " left";
+  if (const auto left = driver_.time_left()) text += ", " + format_duration(*left) + " left";
   return text;
 }
 
@@ -94,10 +90,10 @@ RiskCommand NoticeListener::command_for(const Notice& notice) const {
   command.context.directory = run_.options.directory.string();
   command.context.step = run_.book->step();
   command.context.reason = notice.text;
-  if (const auto deadline = notice.deadline ? notice.deadline : run_.outlook.announced().deadline()) {
-    command.context.deadline =
-        run_.clock.wall_now() + std::chrono::duration_cast<WallTime::duration>(*deadline - run_.clock.now());
-  }
+  const auto left =
+      notice.deadline ? std::optional<Duration>(*notice.deadline - run_.clock.now()) : driver_.time_left();
+  if (left)
+    command.context.deadline = run_.clock.wall_now() + std::chrono::duration_cast<WallTime::duration>(*left);
   return command;
 }
 

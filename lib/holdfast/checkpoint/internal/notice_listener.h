@@ -2,28 +2,22 @@
 // ledger and the other ranks, and watches whether the training reacts (NoticeWatch).
 //
 // Errors: start() throws Error if no thread can be made, and what a source's constructor throws.
-// Threads: heard() and let_go() any; the others the training thread.
+// Threads: heard() any; the others the training thread.
 #pragma once
 
-#include <atomic>
-#include <functional>
-#include <optional>
+#include <string>
 
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/save_partners.h"
 #include "holdfast/interruption/notice_watch.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
+class OtherRanks;
+class RunDriver;
+
 class NoticeListener {
  public:
-  // Work for a notice that needs no training thread, done on the watch's thread: it commits the boundary of
-  // an evaluation in progress.
-  struct Evaluating {
-    std::function<bool()> runs;
-    std::function<void()> commit;
-  };
-  NoticeListener(Run& run, SavePartners& partners, Evaluating evaluating);
+  NoticeListener(Run& run, RunDriver& driver, OtherRanks& others);
 
   // From here on signals are heard, even while resume() waits for a volume or reads a large state.
   void start();
@@ -36,18 +30,16 @@ class NoticeListener {
 
   // The training looks at the notices now.
   void heard() noexcept { watch_.heard(); }
-  // Wakes the watch: there may be work for Evaluating::commit.
+  // Wakes the watch: there may be work for RunDriver::look().
   void wake() noexcept { watch_.wake({}); }
-  // The run is paused and the step durable: the machine may end at once.
-  void let_go(bool so) noexcept { may_go_ = so; }
 
  private:
   RiskCommand command_for(const Notice& notice) const;
   std::string pending_text() const;
 
   Run& run_;
-  SavePartners& partners_;
-  std::atomic<bool> may_go_{false};
+  RunDriver& driver_;
+  const bool leads_;
   NoticeWatch watch_;
 };
 

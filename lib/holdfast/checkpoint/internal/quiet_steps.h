@@ -6,35 +6,28 @@
 //   if (quiet.pass(step)) return {};        // the next boundaries
 //
 // Why no event is missed: what falls due by itself is bound by that step and time. What other threads bring
-// (notices, the writer's news) is read at every step. All else changes in calls of the training thread, and
-// each of these calls end().
-// Errors: none. Threads: the training thread.
+// is an event of the driver, and one flag says that there was any. All else changes in calls of the training
+// thread, and each of these calls end(). Errors: none. Threads: the training thread.
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <optional>
 
 #include "holdfast/checkpoint/internal/run.h"
+#include "holdfast/checkpoint/internal/run_driver.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class QuietSteps {
  public:
-  explicit QuietSteps(Run& run)
-      : source_(run.source), clock_(run.clock), monitor_(run.monitor), time_(run.time), book_(*run.book) {}
+  QuietSteps(Run& run, const RunDriver& driver)
+      : source_(run.source), clock_(run.clock), driver_(driver), time_(run.time), book_(*run.book) {}
 
-  // After `step` nothing falls due before that step and that time; nullopt: not by steps, or not by time.
-  // `writer`: null, or outlives the quiet steps.
-  void until(std::int64_t step, std::optional<std::int64_t> next_step, std::optional<SteadyTime> next_time,
-             const AsyncWriter* writer) {
+  // After `step` nothing falls due before that step and that time.
+  void until(std::int64_t step, std::int64_t next_step, SteadyTime next_time, std::uint64_t activity) {
     at_ = step;
-    const std::int64_t end = next_step.value_or(std::numeric_limits<std::int64_t>::max());
-    next_time_ = next_time.value_or(SteadyTime::max());
-    writer_ = writer;
-    activity_ = writer != nullptr ? writer->activity() : 0;
-    const bool idle = activity_ % 2 == 0;
-    steps_ = idle && end > step ? static_cast<std::uint64_t>(end - step) : 0;
+    next_time_ = next_time;
+    activity_ = activity;
+    steps_ = next_step > step ? static_cast<std::uint64_t>(next_step - step) : 0;
   }
   // The next boundary decides.
   void end() { steps_ = 0; }
@@ -48,12 +41,7 @@ class QuietSteps {
     if (static_cast<std::uint64_t>(step - at_) >= steps_) return false;
     if (source_.data_end() != DataEnd::none) return false;
     const SteadyTime now = clock_.now();
-    if (now >= next_time_ || monitor_.pending()) return false;
-    // A write that began since then, or has ended, may change when the next save is due.
-    if (writer_ != nullptr &&
-        (writer_->activity() != activity_ || writer_->failing() || writer_->superseded())) {
-      return false;
-    }
+    if (now >= next_time_ || driver_.disturbed()) return false;
     time_.step(now, activity_);
     book_.boundary(step);
     return true;
@@ -63,11 +51,10 @@ class QuietSteps {
   std::uint64_t steps_ = 0;  // from at_ on
   std::int64_t at_ = 0;
   SteadyTime next_time_{};
-  std::uint64_t activity_ = 0;           // of the writer, which rests
-  const AsyncWriter* writer_ = nullptr;  // null: this process does not commit
+  std::uint64_t activity_ = 0;  // of the writer, which rests
   const SnapshotSource& source_;
   const Clock& clock_;
-  const Monitor& monitor_;
+  const RunDriver& driver_;
   TrainingTime& time_;
   SaveBook& book_;
 };

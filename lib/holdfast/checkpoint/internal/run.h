@@ -6,12 +6,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "holdfast/base/clock.h"
 #include "holdfast/checkpoint/checkpointer_options.h"
-#include "holdfast/checkpoint/internal/outlook.h"
-#include "holdfast/checkpoint/internal/started_run.h"
+#include "holdfast/checkpoint/internal/start/started_run.h"
 #include "holdfast/checkpoint/internal/training_time.h"
+#include "holdfast/checkpoint/internal/unsavable_state.h"
 #include "holdfast/interruption/monitor.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/ledger/ledger.h"
@@ -22,13 +24,17 @@
 #include "holdfast/writing/async_writer.h"
 #include "holdfast/writing/file_verifier.h"
 #include "holdfast/writing/save_book.h"
+#include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 using Waiting = TrainingTime::Waiting;
 
-// After a save that failed or found no image, the next attempt waits this long.
-inline constexpr Duration kSaveAgainAfter = std::chrono::seconds(2);
+// A save that has begun; null: none.
+using BegunSave = std::shared_ptr<SaveHandle::Shared>;
+
+// The program's answer to a notice (OnNotice::callback).
+OnNotice ask_policy(const NoticeOptions& options, const Notice& notice, SteadyTime now) noexcept;
 
 struct Run {
   Run(SnapshotSource& source, CheckpointerOptions options);
@@ -39,13 +45,9 @@ struct Run {
   // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
   Durable last_durable() const;
-  // Requires a writer. A commit that begins now ends before any named deadline. Any thread.
-  bool commit_fits() const noexcept { return outlook.fits({.writing = writer->writing_for()}); }
-  // Requires a writer. The training thread.
-  bool last_save_too_late() const noexcept {
-    return outlook.last_save_too_late({.writing = writer->writing_for()});
-  }
-
+  // Before the loop: the run is told to stop, or an end is announced for which the program exits. The
+  // training thread.
+  bool start_must_end() noexcept;
   const CheckpointerOptions options;
   SnapshotSource& source;
   FileSystem& file_system;
@@ -57,11 +59,14 @@ struct Run {
   CostModel costs;
   const std::shared_ptr<SaveBook> book;  // shared with every save that has begun
   TrainingTime time;
-  Outlook outlook;
+  UnsavableState unsavable{options.writing.train_unsaved};
   LossRing losses;
   StartedRun started;  // from resume() on
   // Null unless this process commits. Its thread uses store, losses, ledger and clock.
   std::unique_ptr<AsyncWriter> writer;
+
+ private:
+  std::optional<std::pair<SteadyTime, OnNotice>> answered_;  // before the loop: about the notice seen then
 };
 
 }}}  // namespace holdfast::v0_2::internal

@@ -24,7 +24,7 @@ void StepBoundary::read_late() {
 void StepBoundary::tell_loss() noexcept {
   const double loss = *loss_;
   loss_was_finite_ = std::isfinite(loss);
-  if (loss_was_finite_ || !partners_.leads()) return;
+  if (loss_was_finite_ || !leads_) return;
   log_warning(
       "the loss of step {} is {}: its checkpoints are recorded as not finite. KeepBest passes over them, and "
       "the newest finite one stays (start again from its step with resume_from to go back to it)",

@@ -14,13 +14,13 @@
 #include <optional>
 
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/save_partners.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class StepBoundary {
  public:
-  StepBoundary(Run& run, const SavePartners& partners) : run_(run), partners_(partners) {}
+  // `leads`: this rank logs for all.
+  StepBoundary(Run& run, bool leads) : run_(run), leads_(leads) {}
 
   // After resume().
   void begin() {
@@ -95,7 +95,7 @@ class StepBoundary {
   [[noreturn]] void refuse_to_go_back() const;
 
   Run& run_;
-  const SavePartners& partners_;
+  const bool leads_;
   std::int64_t at_ = 0;  // the boundary's step
   std::optional<double> loss_;
   std::shared_ptr<LateReport> late_;  // not null: loss_ is missing

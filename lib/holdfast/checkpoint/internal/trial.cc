@@ -61,19 +61,19 @@ std::optional<Trial> Trial::begin(CheckpointerOptions& options) {
   return trial;
 }
 
-void Trial::at_boundary(Engine& engine, Ensemble& ensemble) {
+void Trial::at_boundary(Engine& engine, Calls& calls) {
   const bool ignored_a_stop = stopped_;
   engine.boundary.settle();
   // Returns without the image of the state: a save would wait for it.
   note(engine);
   const std::int64_t step = engine.run.step();
-  if (step == orders_.save_at) ensemble.save().wait();
+  if (step == orders_.save_at) calls.save().wait();
   if (step == orders_.kill_at || ignored_a_stop) std::raise(SIGKILL);
   if (stopped_) engine.run.monitor.post({"check", NoticeKind::stop, std::nullopt, "the trial ends here"});
 }
 
 void Trial::note(Engine& engine) {
-  const auto state = engine.boundary_saves.state();
+  const auto state = engine.saves.state();
   std::vector<Digest> digests;
   for (std::size_t i = 0; i < state->layout->tensors().size(); ++i) {
     digests.push_back(tensor_digest(state->bytes(i)));

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "holdfast/checkpoint/checkpointer_options.h"
+#include "holdfast/checkpoint/internal/calls.h"
 #include "holdfast/checkpoint/internal/engine.h"
-#include "holdfast/checkpoint/internal/ensemble.h"
 #include "holdfast/ledger/trial.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
@@ -26,7 +26,7 @@ class Trial {
   void evaluation_seen() noexcept { ++evaluations_; }
   // Writes the line of this step, and does what is ordered for it. Ends the process if the program ignores a
   // stop.
-  void at_boundary(Engine& engine, Ensemble& ensemble);
+  void at_boundary(Engine& engine, Calls& calls);
 
  private:
   void note(Engine& engine);

@@ -14,9 +14,9 @@ constexpr Duration kUnderASupervisor = std::chrono::hours(1);
 
 }  // namespace
 
-UnsavedLimit::UnsavedLimit(Run& run, SaveSchedule& schedule)
+UnsavedLimit::UnsavedLimit(Run& run, RunDriver& driver)
     : run_(run),
-      schedule_(schedule),
+      driver_(driver),
       chosen_([&] {
         const auto variable = env_duration(kEnvGiveUpUnsaved);
         return variable ? variable : run.options.writing.give_up_unsaved;
@@ -37,7 +37,7 @@ void UnsavedLimit::look() noexcept {
   if (!most || run_.clock.now() - failures->first < *most) return;
   if (failures->last - failures->first < *most) {
     // The interval may be long, so the try that decides is asked for now.
-    if (asked_at_ != failures->count) schedule_.want();
+    if (asked_at_ != failures->count) driver_.give(run::NoticeHeard{.kind = NoticeKind::checkpoint_now});
     asked_at_ = failures->count;
     return;
   }

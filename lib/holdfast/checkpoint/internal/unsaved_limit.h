@@ -8,13 +8,13 @@
 #include <optional>
 
 #include "holdfast/checkpoint/internal/run.h"
-#include "holdfast/checkpoint/internal/save_schedule.h"
+#include "holdfast/checkpoint/internal/run_driver.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 class UnsavedLimit {
  public:
-  UnsavedLimit(Run& run, SaveSchedule& schedule);
+  UnsavedLimit(Run& run, RunDriver& driver);
 
   // At a boundary after a save that failed.
   void look() noexcept;
@@ -24,7 +24,7 @@ class UnsavedLimit {
   std::optional<Duration> limit(bool lasts) const;
 
   Run& run_;
-  SaveSchedule& schedule_;
+  RunDriver& driver_;
   const std::optional<Duration> chosen_;  // by the variable or the program
   const bool supervised_;
   std::int64_t asked_at_ = 0;  // failures when a last try was asked for

@@ -1,0 +1,289 @@
+#include "holdfast/checkpoint/internal/start/rank_start.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/start/rank_peek.h"
+#include "holdfast/format/reader.h"
+#include "holdfast/ranks/ranked_state.h"
+#include "holdfast/ranks/received_file.h"
+
+namespace holdfast { inline namespace v0_2 { namespace internal {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kStandsBy[] = "stands_by";  // rank 0 waits for the run, and the ranks begin a new round
+// How often a rank that stands by looks at its signals, and rank 0 at who of the others has to end.
+constexpr Duration kLookWhileStandingBy = std::chrono::milliseconds(250);
+constexpr Duration kLookWhetherGone = std::chrono::milliseconds(10);
+constexpr Duration kToEndTogether = std::chrono::seconds(3);
+
+}  // namespace
+
+void RankStart::lead() {
+  engine_.start.standby().wait_with(
+      {.stand_by = [this] { stand_by(); }, .one_ends = [this] { return one_ends(); }});
+  telling_errors(
+      [&] {
+        // All ranks are asked right before the claim, which ends an attempt that still runs. A rank that
+        // cannot resume must not cost that.
+        engine_.start.claim(group_.world_size(),
+                            [this](CheckpointStore& store, const Selection& found, const Start& candidate) {
+                              ask_others(store, found, candidate);
+                            });
+        file_ = file_to_share();
+      },
+      [this](const Error& error) {
+        group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), failure_of(error));
+        if (round_ > 0) let_others_leave();
+      });
+}
+
+// A standby may end as complete. A rank that found no store would not say so.
+void RankStart::let_others_leave() {
+  Clock& clock = Clock::real();
+  const SteadyTime end = clock.now() + kToEndTogether;
+  for (int rank = 1; rank < group_.world_size(); ++rank) {
+    while (clock.now() < end && !group_.channel().has_left(rank)) clock.sleep_for(kLookWhetherGone);
+  }
+}
+
+// Each name is told once, and a standby that has lost a claim begins anew.
+std::string RankStart::in_round(const char* name) const {
+  return round_ == 0 ? name : name + (" " + std::to_string(round_));
+}
+
+// Told, and not learned from the variable: a launcher may keep that from the other ranks.
+void RankStart::stand_by() {
+  group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), {{kStandsBy, true}});
+  ++round_;
+  asked_ = false;
+}
+
+// Rank 0, while it stands by.
+bool RankStart::one_ends() {
+  group_.channel().require_all();
+  const bool called = group_.channel().called();
+  const SteadyTime now = Clock::real().now();
+  if (called && now >= look_at_) {
+    look_at_ = now + kLookWhileStandingBy;
+    for (int rank = 1; rank < group_.world_size(); ++rank) {
+      const auto told = hear_within(group_, rank, in_round(kChecked).c_str(), Duration::zero());
+      if (told) throw_if_failed(*told, rank);
+    }
+  }
+  // The notice itself is in the other rank's log.
+  if (called && !one_ends_) {
+    log_info(
+        "the end of another rank's machine is announced: until it is withdrawn, this standby claims nothing");
+  }
+  one_ends_ = called;
+  return called;
+}
+
+// Without a limit: rank 0 may stand by for days. If this rank has to end, all ranks do.
+json RankStart::stand_by_with_rank_0() {
+  RankChannel& channel = group_.channel();
+  const std::string name = in_round(kCandidate);
+  const auto end_all = [&](const Error& error) {
+    group_.tell(in_round(kChecked).c_str(), failure_of(error));
+    channel.call(true);
+    hear_within(group_, 0, name.c_str(), kToEndTogether);  // rank 0 has heard it, and ends as well
+  };
+  // Now, and not when the holder is gone.
+  telling_errors([&] { engine_.start.wait().await_sight(); }, end_all);
+  for (;;) {
+    if (auto told = hear_within(group_, 0, name.c_str(), kLookWhileStandingBy)) return *std::move(told);
+    channel.require_all();
+    if (!run_.start_must_end()) {
+      channel.call(run_.monitor.deadline().has_value());
+      continue;
+    }
+    const Error stop("interrupted (" + run_.monitor.reason() + ") while standing by; nothing was claimed",
+                     static_cast<ExitCode>(run_.options.notices.exit_code_interrupted));
+    end_all(stop);
+    throw stop;
+  }
+}
+
+void RankStart::let_others_load() {
+  const Verdict told = verdict();
+  group_.tell(in_round(kVerdict).c_str(), told);
+  engine_.others.begin_sharing(run_.options.ranks.shared_write);
+  const bool offered = told.image.why_not.empty();
+  if (file_ && plan_of(told, group_).sends()) {
+    // From memory, where it is: so the volume is read once.
+    send_file(group_.channel(), offered ? *file_of(run_.started.image) : *file_);
+  }
+  file_.reset();
+  agree_on_bits();
+  // Every rank has loaded it.
+  run_.started.image.reset();
+}
+
+void RankStart::follow() {
+  const Duration limit = run_.options.start.mount_wait + kStartWait;
+  json told = hear_at_start(run_, group_, 0, kCandidate, limit);
+  for (;;) {
+    // While it stands by; also after a claim that another standby has won.
+    for (; told.contains(kStandsBy); told = stand_by_with_rank_0()) ++round_;
+    answer(told);
+    told = hear_at_start(run_, group_, 0, in_round(kVerdict).c_str(), limit);
+    if (!told.contains(kStandsBy)) break;
+  }
+  throw_if_failed(told, 0);
+  const auto verdict = told.get<Verdict>();
+  // Before the state is loaded, because the head of every shared text names the attempt.
+  run_.started.record.attempt = verdict.attempt;
+  engine_.others.begin_sharing(verdict.shared_write);
+  std::shared_ptr<Arena> received = receiver_.receive(verdict);
+  telling_errors(
+      [&] {
+        run_.started = receiver_.load(verdict, std::move(received));
+        engine_.start.begin();
+      },
+      [this](const Error& error) { group_.tell(kReady, failure_of(error)); });
+  agree_on_bits();
+}
+
+void RankStart::ask_others(CheckpointStore& store, const Selection& selection, const Start& start) {
+  std::unique_ptr<File> file;
+  if (!start.fresh) {
+    file = start.outside ? run_.file_system.open_file(finder().outside(), OpenMode::read)
+                         : store.open(*selection.newest);
+  }
+  if (!start.fresh && !file) {
+    throw IoError("open", (run_.options.directory / start.name).native(), ENOENT,
+                  "the checkpoint vanished while it was read; is another program deleting files there?");
+  }
+  // The head alone: its index has all that another rank can refuse.
+  std::vector<std::byte> head;
+  if (file) {
+    const auto index = read_index(*file);
+    if (const auto* const rejection = std::get_if<Rejection>(&index)) {
+      throw IoError("read", start.name, EIO,
+                    "it was whole a moment ago and now is not (" + rejection->reason + "); check the volume");
+    }
+    head.resize(std::get<CheckpointIndex>(index).user_block);
+    file->read_at(head, 0);
+  }
+  // From here on the others wait for the verdict, and errors are sent under its name.
+  asked_ = true;
+  const OfferedImage image = start.snapshot ? place_of(start.snapshot->arena) : OfferedImage();
+  if (start.snapshot && !image.why_not.empty()) {
+    log_warning("each rank reads the checkpoint itself, because rank 0 cannot share its memory: {}",
+                image.why_not);
+  }
+  group_.tell(in_round(kCandidate).c_str(),
+              {{"bytes", file ? file->size() : 0}, {"head", head.size()}, {"image", image}});
+  if (file) group_.channel().broadcast(head);
+  host_names_ = {own_host()};
+  hosts_ = {0};
+  for (int rank = 1; rank < group_.world_size(); ++rank) {
+    const json told =
+        hear_at_start(run_, group_, rank, in_round(kChecked).c_str(), group_.channel().timeout());
+    throw_if_failed(told, rank);
+    learn_host(rank, told, image.why_not.empty());
+  }
+}
+
+// A rank of this host that cannot map rank 0's image is a host of its own.
+void RankStart::learn_host(int rank, const json& told, bool image) {
+  const std::string host = told.value("host", std::string());
+  const std::string why_not = told.value("why_not", std::string());
+  const auto first = std::find(host_names_.begin(), host_names_.end(), host) - host_names_.begin();
+  if (image && first == 0 && !why_not.empty()) {
+    log_info("rank {} does not take the checkpoint from rank 0's memory: {}", rank, why_not);
+  } else if (image && first != 0 && same_machine(host, host_names_.front())) {
+    log_info(
+        "rank {} does not take the checkpoint from rank 0's memory: on the same machine it runs in another "
+        "PID namespace (a container) or as another user",
+        rank);
+  }
+  host_names_.push_back(host);
+  hosts_.push_back(first == 0 && !why_not.empty() ? rank : static_cast<int>(first));
+}
+
+// The file that all load; null: none is needed. Nothing deletes it before the first commit.
+std::unique_ptr<File> RankStart::file_to_share() const {
+  const Resumed& resumed = run_.started.resumed;
+  std::filesystem::path path = run_.options.start.init_from;
+  if (!resumed.fresh) {
+    path = std::filesystem::path(resumed.checkpoint);
+    if (finder().outside().empty()) path = run_.options.directory / path;
+  }
+  if (path.empty()) return nullptr;
+  auto file = run_.file_system.open_file(path, OpenMode::read);
+  if (!file) throw IoError("open", path.native(), ENOENT, "it vanished while the ranks were starting");
+  return file;
+}
+
+bool RankStart::in_run_directory() const { return !run_.started.resumed.fresh && finder().outside().empty(); }
+
+Verdict RankStart::verdict() const {
+  const StartedRun& started = run_.started;
+  Verdict verdict{.attempt = started.record.attempt,
+                  .fresh = started.resumed.fresh,
+                  .branch = started.resumed.branch,
+                  .checkpoint = started.resumed.checkpoint,
+                  .durable = started.durable.step,
+                  .bytes = file_ ? file_->size() : 0,
+                  .index = in_run_directory() ? index_digest(*file_) : std::string(),
+                  .shared_write = run_.options.ranks.shared_write,
+                  .hosts = hosts_,
+                  .image = {}};
+  if (started.image) verdict.image = offer_image(started.image, started.index, *file_);
+  return verdict;
+}
+
+void RankStart::answer(const json& candidate) {
+  throw_if_failed(candidate, 0);
+  std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
+  if (!head.empty()) group_.channel().broadcast(head);
+  telling_errors(
+      [&] {
+        // A required source must see on every rank. A blind rank refuses here, before rank 0 claims.
+        engine_.start.wait().await_sight();
+        if (!head.empty()) receiver_.check_head(std::move(head), candidate.value("bytes", std::uint64_t{0}));
+        // Whether it can be mapped, before rank 0 counts on it.
+        const auto image = candidate.value("image", OfferedImage());
+        const std::string why_not = map_image(image, candidate.value("bytes", std::uint64_t{0})).why_not;
+        group_.tell(in_round(kChecked).c_str(), {{"host", own_host()}, {"why_not", why_not}});
+      },
+      [&](const Error& error) { group_.tell(in_round(kChecked).c_str(), failure_of(error)); });
+}
+
+// Waits for all: no rank trains before every rank can.
+void RankStart::agree_on_bits() {
+  bool& bit_exact = run_.started.resumed.bit_exact;
+  const std::string own = own_tensors(run_.source);
+  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}});
+  bool all_exact = true;
+  for (int rank = 0; rank < group_.world_size(); ++rank) {
+    if (rank == group_.rank()) continue;
+    const json told = hear_at_start(run_, group_, rank, kReady, group_.channel().timeout());
+    throw_if_failed(told, rank);
+    // Now, and not at the first save: all ranks read the same texts, so all of them end here.
+    if (const std::string theirs = told.value("own", own); theirs != own) {
+      throw UsageError("rank " + std::to_string(rank) + " has other tensors of its own (" + theirs +
+                       ") than rank " + std::to_string(group_.rank()) + " (" + own +
+                       "): every rank needs the same random streams, on as many GPUs");
+    }
+    all_exact = all_exact && told.value("bit_exact", false);
+  }
+  if (bit_exact && !all_exact) {
+    log_warning(
+        "not bit-exact from here on, because another rank's environment or options differ: its log says how");
+  }
+  bit_exact = bit_exact && all_exact;
+}
+
+}}}  // namespace holdfast::v0_2::internal
