@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "holdfast/base/clock.h"
@@ -26,6 +27,10 @@ class Patience {
  private:
   std::atomic<SteadyTime::rep> end_{SteadyTime::max().time_since_epoch().count()};
 };
+
+// nullopt: the text did not come within `slice`. Passes on what RankChannel::hear throws earlier.
+std::optional<std::string> hear_within(RankChannel& channel, int rank, const std::string& name,
+                                       Duration slice);
 
 // Calls RankChannel::hear() in slices, so that `patience` (nullptr: none) can end the wait. `limit` counts by
 // the channel's clock and by `clock`. Does not wait for a rank that is known to be lost.

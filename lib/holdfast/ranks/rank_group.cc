@@ -5,8 +5,20 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/ranks/patience.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
+namespace {
+
+nlohmann::json object_in(const std::string& text, int rank, const char* name) {
+  auto value = nlohmann::json::parse(text, nullptr, false);
+  if (!value.is_object()) {
+    throw Error("rank " + std::to_string(rank) + " sent an unreadable text (" + name + ")");
+  }
+  return value;
+}
+
+}  // namespace
 
 SaveHandle RankGroup::begin_save(std::shared_ptr<SaveHandle::Shared> save) {
   open_.push_back(save);
@@ -83,11 +95,12 @@ void RankGroup::tell(const char* name, const nlohmann::json& value) {
 }
 
 nlohmann::json RankGroup::hear(int rank, const char* name, Duration limit) {
-  auto value = nlohmann::json::parse(channel_.hear(rank, name, limit), nullptr, false);
-  if (!value.is_object()) {
-    throw Error("rank " + std::to_string(rank) + " sent an unreadable text (" + name + ")");
-  }
-  return value;
+  return object_in(channel_.hear(rank, name, limit), rank, name);
+}
+
+std::optional<nlohmann::json> RankGroup::hear_within(int rank, const char* name, Duration slice) {
+  const auto text = v0_2::hear_within(channel_, rank, name, slice);
+  return text ? std::optional(object_in(*text, rank, name)) : std::nullopt;
 }
 
 // Holds the lock while it waits, but only for one slice (hear_patiently), so part() waits at most that long.

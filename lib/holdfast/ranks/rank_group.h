@@ -127,6 +127,8 @@ class RankGroup {
   // Texts between ranks are JSON objects. hear() throws `Error` if the text is not a JSON object.
   void tell(const char* name, const nlohmann::json& value);
   nlohmann::json hear(int rank, const char* name, Duration limit);
+  // nullopt: it did not come within `slice`.
+  std::optional<nlohmann::json> hear_within(int rank, const char* name, Duration slice);
 
  private:
   RankChannel& channel_;

@@ -175,8 +175,10 @@ run::Staged Saves::stage(const run::Stage& action, run::Call in_call) {
     const MutexLock lock(mutex_);
     Image* const place = find(0);
     if (place == nullptr) throw Error("a third image of the state");
-    *place = {.id = action.image, .for_save = action.for_save, .staged = std::move(staged)};
-    place->boundary = run_.time.boundary();
+    *place = {.id = action.image,
+              .for_save = action.for_save,
+              .staged = std::move(staged),
+              .boundary = run_.time.boundary()};
     return answer;
   } catch (...) {
     if (copying_ == action.image && copier_.open()) {

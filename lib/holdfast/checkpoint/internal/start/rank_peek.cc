@@ -1,7 +1,6 @@
 #include "holdfast/checkpoint/internal/start/rank_peek.h"
 
 #include <algorithm>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -30,25 +29,12 @@ void throw_if_failed(const json& told, int rank) {
               static_cast<ExitCode>(told.value("code", static_cast<int>(ExitCode::internal))));
 }
 
-std::optional<json> hear_within(RankGroup& group, int rank, const char* name, Duration slice) {
-  const SteadyTime asked = Clock::real().now();
-  try {
-    return group.hear(rank, name, slice);
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception&) {
-    // An error before the end of the slice is no timeout.
-    if (Clock::real().now() - asked < slice) throw;
-    return std::nullopt;
-  }
-}
-
 json hear_at_start(Run& run, RankGroup& group, int rank, const char* name, Duration limit) {
   // Real time, because the other ranks are other processes.
   const SteadyTime end = Clock::real().now() + limit;
   while (true) {
     const Duration left = std::max<Duration>(end - Clock::real().now(), Duration::zero());
-    if (auto heard = hear_within(group, rank, name, std::min(left, kSlice))) return *std::move(heard);
+    if (auto heard = group.hear_within(rank, name, std::min(left, kSlice))) return *std::move(heard);
     const std::string who = "rank " + std::to_string(rank);
     if (run.monitor.stop_requested()) {
       throw Error("told to stop (" + run.monitor.reason() + ") while waiting for " + who +

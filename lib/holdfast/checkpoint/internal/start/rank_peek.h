@@ -20,8 +20,6 @@ inline constexpr Duration kStartWait = std::chrono::hours(1);
 
 nlohmann::json failure_of(const Error& error);
 void throw_if_failed(const nlohmann::json& told, int rank);
-// nullopt: it did not come within `slice`.
-std::optional<nlohmann::json> hear_within(RankGroup& group, int rank, const char* name, Duration slice);
 // A signal ends this wait as it ends rank 0's.
 nlohmann::json hear_at_start(Run& run, RankGroup& group, int rank, const char* name, Duration limit);
 

@@ -76,7 +76,7 @@ bool RankStart::one_ends() {
   if (called && now >= look_at_) {
     look_at_ = now + kLookWhileStandingBy;
     for (int rank = 1; rank < group_.world_size(); ++rank) {
-      const auto told = hear_within(group_, rank, in_round(kChecked).c_str(), Duration::zero());
+      const auto told = group_.hear_within(rank, in_round(kChecked).c_str(), Duration::zero());
       if (told) throw_if_failed(*told, rank);
     }
   }
@@ -96,12 +96,12 @@ json RankStart::stand_by_with_rank_0() {
   const auto end_all = [&](const Error& error) {
     group_.tell(in_round(kChecked).c_str(), failure_of(error));
     channel.call(true);
-    hear_within(group_, 0, name.c_str(), kToEndTogether);  // rank 0 has heard it, and ends as well
+    group_.hear_within(0, name.c_str(), kToEndTogether);  // rank 0 has heard it, and ends as well
   };
   // Now, and not when the holder is gone.
   telling_errors([&] { engine_.start.wait().await_sight(); }, end_all);
   for (;;) {
-    if (auto told = hear_within(group_, 0, name.c_str(), kLookWhileStandingBy)) return *std::move(told);
+    if (auto told = group_.hear_within(0, name.c_str(), kLookWhileStandingBy)) return *std::move(told);
     channel.require_all();
     if (!run_.start_must_end()) {
       channel.call(run_.monitor.deadline().has_value());
