@@ -236,6 +236,8 @@ void Kill::held(const std::function<bool(const ChangingCall&)>& wanted, Moment m
   const auto after = contents(run);
   for (const auto& [name, bytes] : before) {
     ASSERT_TRUE(after.contains(name)) << name << " is gone";
+    // Its own progress decides nothing; after 10 s the thread that writes it may wake up first.
+    if (name.ends_with("/attempts/1.progress.json")) continue;
     EXPECT_TRUE(after.at(name) == bytes) << name << " is another";
   }
   EXPECT_EQ(not_whole(run), "");
