@@ -151,8 +151,8 @@ class RunCore {
   };
   struct Votes {
     bool pending = false;
-    std::optional<Vote> result;
-    Vote agreed;
+    std::optional<Vote> result = {};
+    Vote agreed = {};
     int round = 0;  // results learned: the same number on all ranks
     SteadyTime posted{};
     VoteCadence cadence;
