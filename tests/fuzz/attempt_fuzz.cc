@@ -15,7 +15,7 @@
 #include "holdfast/store/recovery.h"
 #include "memory_budget.h"
 #include "support/memory_disk.h"
-#include "unit/store/life.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

@@ -49,9 +49,9 @@ Faults faults_of(std::uint64_t seed) {
   return calm;
 }
 
-Search search_seeds(std::uint64_t first, std::uint64_t count) {
+Search search_seeds(std::uint64_t first, std::uint64_t count, std::uint64_t stride) {
   Search search;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  for (std::uint64_t seed = first; search.seeds < count; seed += stride) {
     ++search.seeds;
     const Faults faults = faults_of(seed);
     const std::string broken = SimulatedRun(seed, faults).run();

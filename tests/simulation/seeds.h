@@ -18,7 +18,7 @@ struct Search {
   std::uint64_t seeds = 0;  // simulated, shrinking apart
   std::string broken;       // empty: all promises held
 };
-// Simulates `count` seeds from `first` on, up to the first that breaks a promise.
-Search search_seeds(std::uint64_t first, std::uint64_t count);
+// Simulates `count` seeds from `first` on, each `stride`-th, up to the first that breaks a promise.
+Search search_seeds(std::uint64_t first, std::uint64_t count, std::uint64_t stride = 1);
 
 }  // namespace holdfast::simulation

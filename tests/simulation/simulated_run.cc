@@ -95,6 +95,9 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, Faults faults, bool trace)
     for (Step step = 1; step <= last_ + 1; ++step)
       truth.push_back(mix(truth.back(), static_cast<std::uint64_t>(step)));
   }
+  if (seed % kRealStores != 0) return;
+  real_ = std::make_unique<RealStore>(
+      seed, [this](Promise which, bool held, const char* broken) { promise(which, held, broken); });
 }
 
 std::string SimulatedRun::run() {
@@ -111,6 +114,7 @@ std::string SimulatedRun::run() {
       if (item.attempt == attempt_) item.work();
     }
     promise(Promise::calls_return, complete_, "the run never came to its end");
+    if (real_) ask_the_store();
   } catch (const Broken& broken) {
     return broken.what;
   }
@@ -123,6 +127,7 @@ void SimulatedRun::start_attempt() {
   ++attempt_;
   ++counted.attempts;
   promise(Promise::calls_return, attempt_ <= 12, "twelve attempts did not complete the run");
+  if (real_) ask_the_store();
   const Step from = store_.empty() ? 0 : store_.rbegin()->first;
   promise(Promise::acknowledged_is_kept, from >= acknowledged_, "an acknowledged step was lost");
   began_ = last_commit_ = last_begun_ = now_;
@@ -394,6 +399,7 @@ void SimulatedRun::kill(int r) {
   Rank& x = rank(r);
   if (!x.alive) return;
   tell("is killed at step", r, x.step);
+  if (r == 0 && real_ && !x.exited) real_->die(in_flight());
   x.alive = false;
   broken_ = true;
   for (int other = 0; other < world_; ++other) {

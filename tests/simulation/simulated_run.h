@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <set>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "holdfast/planning/run_core.h"
+#include "real_store.h"
 
 namespace holdfast::simulation {
 
@@ -31,6 +33,7 @@ using run::RunCore;
 using run::Step;
 using Ms = std::int64_t;  // virtual milliseconds
 inline constexpr Ms kFar = INT64_MAX / 4;
+inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the real store is beneath
 
 // What a seed may do to a run. Each is a bit of a mask, so that a failing seed can be shrunk.
 // clang-format off
@@ -53,7 +56,9 @@ inline constexpr Ms kFar = INT64_MAX / 4;
   promise(result_is_read) promise(best_is_saved) promise(request_is_served) promise(request_is_served_once)        \
   promise(last_save_waits_after_a_failure) promise(last_save_is_not_left_out) promise(sleep_pauses_nothing)        \
   promise(evaluation_tries_again) promise(undisturbed_saves_succeed) promise(last_step_is_home)                    \
-  promise(ranks_tell_the_same) promise(standby_gets_the_run)
+  promise(ranks_tell_the_same) promise(standby_gets_the_run) promise(store_keeps_what_it_acknowledged)             \
+  promise(store_reads_what_was_written) promise(store_states_are_true) promise(store_obeys_newer_claims)           \
+  promise(store_commits) promise(store_starts)
 // clang-format on
 
 enum Fault : unsigned {
@@ -208,6 +213,9 @@ class SimulatedRun {
   void commit(Step step);
   void write_ended(int r, Outcome outcome);
   void go_home();
+  RealStore::Image image_of(Step step) const;
+  std::optional<RealStore::Image> in_flight();
+  void ask_the_store();
 
   static constexpr SteadyTime kStart{std::chrono::hours(1000)};
 
@@ -239,7 +247,8 @@ class SimulatedRun {
   bool complete_ = false;
   int attempt_ = 0;
 
-  std::map<Step, Ms> store_;
+  std::map<Step, Ms> store_;         // the model of a store
+  std::unique_ptr<RealStore> real_;  // beneath the model; null: the model is the store
   Step acknowledged_ = -1;
   Disk disk_;
   Step home_ = -1;

@@ -182,9 +182,10 @@ void SimulatedRun::write_done() {
       if (disk_.busy && disk_.timer == timer) write_done();
     });
   }
-  const Outcome outcome = superseded_                     ? Outcome::superseded
-                          : disk_.bad || lacks || refused ? Outcome::failed
-                                                          : Outcome::durable;
+  Outcome outcome = superseded_                     ? Outcome::superseded
+                    : disk_.bad || lacks || refused ? Outcome::failed
+                                                    : Outcome::durable;
+  if (real_ && !lacks && !refused) outcome = real_->write(image_of(disk_.step), disk_.bad, superseded_);
   if (outcome == Outcome::durable) commit(disk_.step);
   // A rank gives up its part when an end has come that somebody named to it.
   if (calm_ && !broken_ && !named_end_within(1)) {
@@ -212,6 +213,34 @@ void SimulatedRun::commit(Step step) {
   write_times_.push_back(now_ - disk_.began);
   tell("commits step", 0, step);
   if (has(mirror) && going_home_since_ < 0) go_home();
+}
+
+RealStore::Image SimulatedRun::image_of(Step step) const {
+  RealStore::Image image{.step = step, .content = {}};
+  for (const auto& [r, content] : shares_.at(step)) image.content.push_back(content);
+  return image;
+}
+
+// What a crash now leaves in part; nullopt: nothing that could get a checkpoint's name.
+std::optional<RealStore::Image> SimulatedRun::in_flight() {
+  const bool whole = disk_.busy && leader().writing && static_cast<int>(shares_[disk_.step].size()) == world_;
+  if (!whole || disk_.bad || superseded_ || refused_.count(disk_.round) > 0) return std::nullopt;
+  return image_of(disk_.step);
+}
+
+// A start finds what the last attempt was told is durable, or a commit that nobody was told of.
+void SimulatedRun::ask_the_store() {
+  const auto found = real_->start(faulty());
+  const Step step = found ? found->step : -1;
+  store_.erase(store_.upper_bound(step), store_.end());  // a file was damaged
+  acknowledged_ = std::min(acknowledged_, step);
+  if (!found) return;
+  store_[step] = now_;
+  for (int r = 0; r < world_; ++r) {
+    const bool right =
+        found->content[static_cast<std::size_t>(r)] == rank(r).truth[static_cast<std::size_t>(step)];
+    promise(Promise::checkpoint_is_a_boundary, right, "what a start reads is no step boundary");
+  }
 }
 
 // The mirror copies the newest checkpoint, one at a time.
@@ -413,6 +442,10 @@ void SimulatedRun::perform(int r, const Exit& action) {
   tell("exits with", r, action.code);
   promise(Promise::saves_are_settled, x.open.empty(), "a save was never settled");
   check_exit(r, action.code);
+  if (r == 0 && real_) {
+    real_->end(action.code, x.step);
+    real_->die(in_flight());
+  }
   x.exited = true;
   if (r == 0 || last_code_ < 0) last_code_ = action.code;
   check_over();

@@ -25,6 +25,8 @@ constexpr bool kSanitized = false;
 #endif
 constexpr std::uint64_t kOfADay = kSanitized ? 600 : 140'000;
 constexpr std::uint64_t kOfANight = 1'000'000;
+constexpr std::uint64_t kRealStoresOfADay = kSanitized ? 100 : 3'000;
+constexpr std::uint64_t kRealStoresOfANight = 100'000;
 constexpr std::uint64_t kMostOfANight = 100'000;  // for one planted bug
 
 TEST(Simulation, KeepsAllPromises) {
@@ -39,6 +41,14 @@ TEST(Simulation, KeepsAllPromises) {
     const bool triggered = counted.promises[promise] > 0;
     EXPECT_TRUE(triggered || kSanitized) << name_of(static_cast<Promise>(promise));
   }
+}
+
+// tests/crash/planted_bugs_test runs it on stores with a rule broken each.
+TEST(Simulation, OverTheRealStore) {
+  const std::uint64_t seeds = nightly() ? kRealStoresOfANight : kRealStoresOfADay;
+  const Search search = search_seeds(kRealStores, seeds, kRealStores);
+  EXPECT_EQ(search.broken, "");
+  std::cout << "seeds over the real store: " << search.seeds << "\n";
 }
 
 TEST(Simulation, EqualSeedsRunEqually) {

@@ -8,7 +8,7 @@
 
 #include "fault.h"
 #include "support/memory_file_system.h"
-#include "unit/store/toy_format.h"
+#include "support/toy_format.h"
 
 namespace holdfast::test::faults {
 

@@ -19,7 +19,7 @@
 #include "prepare_start.h"
 #include "support/fake_clock.h"
 #include "support/memory_file_system.h"
-#include "toy_format.h"
+#include "support/toy_format.h"
 
 namespace holdfast::test {
 

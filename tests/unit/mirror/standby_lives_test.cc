@@ -18,10 +18,10 @@
 #include "holdfast/mirror/home_notes.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/run_state.h"
-#include "life.h"
 #include "machine.h"
 #include "support/fault_file_system.h"
 #include "support/nightly.h"
+#include "support/store_life.h"
 #include "virtual_time.h"
 
 namespace holdfast::test { namespace {

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "holdfast/store/internal/block_reaper.h"
-#include "life.h"
 #include "support/fault_file_system.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

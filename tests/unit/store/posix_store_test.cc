@@ -8,8 +8,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/io/posix_file_system.h"
-#include "life.h"
 #include "support/fault_file_system.h"
+#include "support/store_life.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {

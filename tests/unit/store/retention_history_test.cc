@@ -9,9 +9,9 @@
 
 #include "holdfast/store/lineage.h"
 #include "holdfast/store/retention_text.h"
-#include "life.h"
 #include "support/fault_file_system.h"
 #include "support/nightly.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

@@ -8,8 +8,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/store/lineage.h"
-#include "life.h"
 #include "support/fault_file_system.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

@@ -7,9 +7,9 @@
 #include <cerrno>
 
 #include "holdfast/base/error.h"
-#include "life.h"
 #include "support/fault_file_system.h"
 #include "support/ledger_lines.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

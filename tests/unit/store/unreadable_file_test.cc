@@ -9,8 +9,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/store/prune.h"
-#include "life.h"
 #include "support/fault_file_system.h"
+#include "support/store_life.h"
 
 namespace holdfast::test { namespace {
 

@@ -1,6 +1,6 @@
-// A checkpoint format of a few KiB for tests of the store, which must not know the real one: a head of one
-// 4 KiB block that says what the file is, then a body that follows from (step, attempt) alone, so that a test
-// can tell whether what it reads is what was written.
+// A checkpoint format of a few KiB for tests of the store and the mirror, which must not know the real one:
+// a head of one 4 KiB block that says what the file is, then a body that follows from (step, attempt) alone,
+// so that a test can tell whether what it reads is what was written.
 //
 // Threads: ToyVerifier: one at a time.
 #pragma once

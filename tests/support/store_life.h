@@ -11,7 +11,7 @@
 #include "holdfast/store/names.h"
 #include "support/fake_clock.h"
 #include "support/memory_file_system.h"
-#include "toy_format.h"
+#include "support/toy_format.h"
 
 namespace holdfast::test {
 
