@@ -58,7 +58,7 @@ inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the rea
   promise(evaluation_tries_again) promise(undisturbed_saves_succeed) promise(last_step_is_home)                    \
   promise(ranks_tell_the_same) promise(standby_gets_the_run) promise(store_keeps_what_it_acknowledged)             \
   promise(store_reads_what_was_written) promise(store_states_are_true) promise(store_obeys_newer_claims)           \
-  promise(store_commits) promise(store_starts)
+  promise(store_commits) promise(store_starts) promise(store_obeys_failures)
 // clang-format on
 
 enum Fault : unsigned {
