@@ -111,7 +111,8 @@ TEST_F(OneMachine, NoFetchBesideASupervisorThatHasNoTrainerJustNow) {
   machine.send(SIGTERM);
   EXPECT_NE(machine.wait().exit_code, 76) << machine.err();
   // Nobody is there any more.
-  EXPECT_EQ(mirror_once().exit_code, 0);
+  const Ended mirrored = mirror_once();
+  EXPECT_EQ(mirrored.exit_code, 0) << mirrored.err;
   EXPECT_EQ(fetch().exit_code, 0);
   EXPECT_EQ(prune().exit_code, 0);
 }

@@ -4,10 +4,13 @@
 // with HOLDFAST_NIGHTLY=1 every lane that does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "support/nightly.h"
@@ -21,8 +24,11 @@ struct Lane {
   const char* tests;
 };
 
+constexpr char kSimulation[] = "simulation";
+
 // Quick ones: a few seconds in all for one variant.
 constexpr Lane kLanes[] = {
+    {kSimulation, "store", "Simulation.OverTheRealStore"},
     {"power loss", "store", "PowerLoss.NothingAcknowledgedIsLostOfOpaqueFiles"},
     {"commit", "store", "Rule2*:Rule11*:CommitUsage*"},
     {"faults", "store", "Rule3*:Rule9*:*Faults*"},
@@ -44,6 +50,10 @@ constexpr Lane kLanes[] = {
     {"stores", "mirror", "Rclone.*:ConditionalClaims.*-*AnyCall*"},
     {"losses", "checkpoint", "UntoldLoss*:FiniteState*"},
 };
+
+// What the simulation of whole runs (tests/simulation) cannot do: a copy that comes from a HOME, which makes a file of an
+// older step later; a checkpoint of the last two that this attempt has not verified.
+constexpr std::string_view kBeyondTheSimulation[] = {"recovery_by_time", "keep_one"};
 
 struct Variant {
   std::string name;
@@ -125,6 +135,12 @@ TEST(PlantedBugs, EveryOneIsCaught) {
     caught += lanes.empty() ? 0 : 1;
     std::printf("  %-66s %s\n", variant.what.c_str(), lanes.empty() ? "SURVIVES" : lanes.c_str());
     EXPECT_NE(lanes, "") << "survives: " << variant.what << "\n  " << variant.program;
+    const bool beyond = std::find(std::begin(kBeyondTheSimulation), std::end(kBeyondTheSimulation),
+                                  variant.name) != std::end(kBeyondTheSimulation);
+    if (variant.module == "store" && !beyond && !lanes.empty()) {
+      EXPECT_EQ(variant.caught_by.front(), kSimulation)
+          << "the simulation alone does not find: " << variant.what;
+    }
   }
   std::printf("planted bugs: %d of %d caught\n", caught, planted);
   EXPECT_GE(planted, 14);

@@ -95,6 +95,7 @@ std::optional<RealStore::Image> RealStore::start(bool damages) {
   }
   if (!good.empty() && draw(8) == 0) start_where_nothing_is_readable(good);
 
+  const auto before = disk_.exists(test::kRun) ? disk_.names(test::kRun) : std::vector<std::string>{};
   files_.set_hook([&](const Operation& operation) {
     if (operation.kind != Op::read || bad_sector.empty() || !operation.path.ends_with("/" + bad_sector))
       return;
@@ -123,7 +124,10 @@ std::optional<RealStore::Image> RealStore::start(bool damages) {
   for (const std::string& name : disk_.names(test::kRun)) {
     check_(Promise::store_starts, !name.starts_with("tmp-"), "a temporary file of an older attempt stays");
   }
-  check_set_apart("a start deletes or moves a file before its first commit");
+  for (const std::string& name : before) {
+    check_(Promise::store_starts, !parse_checkpoint_name(name) || disk_.exists(test::in_run(name)),
+           "a start moves a file before its first commit");
+  }
   return chosen(found);
 }
 
@@ -169,13 +173,6 @@ void RealStore::start_where_nothing_is_readable(const std::set<FileId>& good) {
   check_(
       Promise::store_starts, refused && disk.names(test::kRun) == names,
       newer_format ? "a start skips a file of a newer format" : "a start begins anew where checkpoints are");
-}
-
-void RealStore::check_set_apart(const char* broken) const {
-  for (const FileId& id : set_apart_) {
-    check_(Promise::store_keeps_what_it_acknowledged, disk_.exists(test::in_run(checkpoint_name(id))),
-           broken);
-  }
 }
 
 std::optional<RealStore::Image> RealStore::chosen(const Selection& found) {
@@ -232,7 +229,10 @@ void RealStore::save(const Image& image) {
       {.phase = RunPhase::running, .step = image.step, .durable_step = image.step, .checkpoint = saved.name});
   life_->store.append_ledger(R"({"step":)" + std::to_string(image.step) + "}");
   life_->store.apply_retention();
-  check_set_apart("retention deletes a file of another lineage");
+  for (const FileId& apart : set_apart_) {
+    check_(Promise::store_keeps_what_it_acknowledged, disk_.exists(test::in_run(checkpoint_name(apart))),
+           "retention deletes a file of another lineage");
+  }
 }
 
 Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
@@ -242,6 +242,7 @@ Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
   const bool directory_failed = directory_failed_;
   files_.clear_log();
   bool other_bytes = false;
+  std::uint64_t calls = draw(kCallsOfACommit + 1);
   std::function<void(const Operation&)> hook;
   if (fails && draw(4) == 0) {
     hook = [&](const Operation& operation) {
@@ -252,8 +253,8 @@ Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
   } else if (fails) {
     plan_failure();
   } else if (superseded && !late) {
-    hook = [this, &name, &image, left = draw(kCallsOfASave)](const Operation& operation) mutable {
-      if (!operation.mutating || left-- != 0) return;
+    hook = [&](const Operation& operation) {
+      if (!operation.mutating || calls-- != 0) return;
       start_rival();
       rival_before_rename_ = operation.kind != Op::rename_new && !disk_.exists(test::in_run(name));
       rival_before_end_ = !life_->store.holds(image.step);
@@ -344,7 +345,8 @@ void RealStore::die(const std::optional<Image>& in_flight) {
   const auto take = [&] {
     left = Left{draw(2) == 0 ? disk_.copy() : after_power_cut(), acknowledged_, newest_, state_};
   };
-  files_.set_hook([&, calls = draw(kCallsOfASave)](const Operation& operation) mutable {
+  std::uint64_t calls = draw(kCallsOfASave);
+  files_.set_hook([&](const Operation& operation) {
     if (operation.mutating && calls-- == 0) take();
   });
   try {

@@ -54,7 +54,6 @@ class RealStore {
   void damage_newest(const std::set<FileId>& good);
   void start_in_bad_weather();
   void start_where_nothing_is_readable(const std::set<FileId>& good);
-  void check_set_apart(const char* broken) const;
   void plan_failure();
   void check_calls(bool durable);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 namespace holdfast::simulation {
@@ -117,6 +118,8 @@ std::string SimulatedRun::run() {
     if (real_) ask_the_store();
   } catch (const Broken& broken) {
     return broken.what;
+  } catch (const std::exception& error) {  // of the real store's disk
+    return std::string("an exception: ") + error.what();
   }
   return {};
 }

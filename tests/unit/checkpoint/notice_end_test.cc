@@ -163,12 +163,18 @@ TEST_F(Noticed, AnEvaluationIsTriedAgainEveryTwoSeconds) {
   ASSERT_TRUE(soon([&] { return run->checkpointer.figures().failed == 1; }));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(run->checkpointer.tick());
   EXPECT_EQ(begun, 1) << "not at every tick";
-  volume.clock.advance(2s);
-  ASSERT_TRUE(soon([&] { return run->checkpointer.figures().failed == 2; }));
+  // The two seconds count from the moment at which the driver hears of the failure, which may come later.
+  const auto in_two_seconds_or_later = [&](const auto& reached) {
+    volume.clock.advance(1900ms);
+    return soon([&] {
+      volume.clock.advance(10ms);
+      return reached();
+    });
+  };
+  ASSERT_TRUE(in_two_seconds_or_later([&] { return run->checkpointer.figures().failed == 2; }));
   EXPECT_EQ(begun, 2);
   volume.faults.clear_faults();
-  volume.clock.advance(2s);
-  EXPECT_TRUE(soon([&] { return durable() == 11; }));
+  EXPECT_TRUE(in_two_seconds_or_later([&] { return durable() == 11; }));
 }
 
 TEST_F(Noticed, ASaveInsideThatFailsIsTriedAgainAtATick) {
