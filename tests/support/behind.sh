@@ -5,6 +5,7 @@ has_clang() { local missing; missing=$(tests/fuzz/missing); [[ -z $missing ]] ||
 source_check() {  # <name> <seconds> [words by night]: at night the main build has no batches, and can be read itself
   if ((nightly)); then tally script "$1" 43200 "tests/$1" "$main" "${@:3}"; else tally script "$1" "$2" "tests/$1"; fi
 }
+by_night() { ((nightly)) || [[ $filter != . ]] || left_out "$1" "by night (--nightly), or where a filter names it"; }
 has_torch() { ((torch)); }
 of_default() { [[ -z $version || $filter != . ]] || left_out "$1" "the run with the default LibTorch has it"; }
 # Beside the wheel, or of a toolkit: without its headers nothing of CUDA can be compiled.
@@ -41,7 +42,7 @@ work_behind() {
   fi
   ((!kernels)) || tally script kernels 3600 tests/kernels/run "$main"
   ! due thread_safety of_core_by_day || source_check thread_safety 1200
-  ! due tidy of_core_by_day in_time || source_check tidy 3600 $( ((!torch)) || echo --all)
+  ! due tidy by_night of_core_by_day in_time || source_check tidy 3600 $( ((!torch)) || echo --all)
 }
 ready() {  # <lane>: waits until the work behind is done with it. False: it was left out
   while [[ ! -e $TALLY_LOGS/$1.ready && ! -e $TALLY_LOGS/$1.over ]] && kill -0 "$behind" 2>/dev/null; do sleep 0.5; done
