@@ -19,7 +19,7 @@ whose interval is wider than its goal is "not resolved".
 
 parts (--only):
   commit     durable write, ours and the peers', as shares of the ceiling; training thread blocked by a save
-  shared     one file written by two ranks against the same by one; bytes that a rank stages
+  shared     one file written by two ranks, and by four with 100 MB/s each, against one rank; bytes staged
   stolen     CPU that saving takes: on idle cores, from busy threads; instructions and cycles where they are counted
   restore    a verified restore against a raw O_DIRECT read
   flat       200 commits in a row; 50 files kept against 2 (ResNet-50 only: 9.6 GB of disk)

@@ -58,13 +58,17 @@ def written(door: S3Door) -> list[str]:
 
 
 def claim(door: S3Door, folders: Sequence[Path]) -> None:
-    """As many machines at once; each starts the run on an empty disk."""
+    """As many machines at once; each starts the run on an empty disk. One of several may lose to a newer claim."""
     with ThreadPoolExecutor(len(folders)) as machines:
-        for done in machines.map(
-            lambda one: holdfast(door, "fetch", str(one), "--from", f"rclone:{HOME}", "--home-wait", "2m"),
-            folders,
-        ):
-            assert done.returncode == 0, done.stderr
+        ended = list(
+            machines.map(
+                lambda one: holdfast(door, "fetch", str(one), "--from", f"rclone:{HOME}", "--home-wait", "2m"),
+                folders,
+            )
+        )
+    assert any(done.returncode == 0 for done in ended), ended
+    for done in ended:
+        assert done.returncode == 0 or "has taken over from attempt" in done.stderr, done.stderr
 
 
 def numbers() -> list[int]:
@@ -93,7 +97,8 @@ def test_who_comes_second_loses_before_it_claims(
     s3.put_object(Bucket=BUCKET, Key=f"{CLAIMS}1", Body=b"1.00000000000000aa")
     seen = written(door)
     claim(door, [tmp_path / "run"])
-    assert seen == ["if none *: 1", "if none *: 2", "2.token"]
+    # On a busy machine rclone asks a second time.
+    assert list(dict.fromkeys(seen)) == ["if none *: 1", "if none *: 2", "2.token"]
     assert s3.get_object(Bucket=BUCKET, Key=f"{CLAIMS}1")["Body"].read() == b"1.00000000000000aa"
 
 
