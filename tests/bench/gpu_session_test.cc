@@ -268,6 +268,7 @@ TEST_F(GpuSession, IsRehearsedOnACpu) {
 }
 
 TEST(GpuPack, HasAllThatItsProgramsLoadAndStartSaysWhatIsMissing) {
+  if (!nightly()) GTEST_SKIP() << "it packs hundreds of megabytes: HOLDFAST_NIGHTLY=1";
   if (!fs::exists(HOLDFAST_BIN_DIR "/holdfast") || !fs::exists(HOLDFAST_BIN_DIR "/resnet50_cifar10")) {
     GTEST_SKIP() << "the programs are not built";
   }

@@ -22,7 +22,7 @@ Ended bench_handover(std::vector<std::string> arguments) {
 TEST(BenchHandover, MeasuresHandOversAndWhatAStandbyCosts) {
   const TemporaryFolder folder;
   const std::string output = folder.path() / "result.json";
-  const Ended ended = bench_handover({"--directory", folder.path(), "--megabytes", "4", "--repetitions", "2",
+  const Ended ended = bench_handover({"--directory", folder.path(), "--megabytes", "4", "--repetitions", "1",
                                       "--pairs", "1", "--window", "0.5", "--output", output});
   ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   std::map<std::string, double> rows;

@@ -25,8 +25,8 @@ Ended recipe94(const std::vector<std::string>& options) {
 }
 
 TEST(Recipe94, OursAloneAtASmallSize) {
-  const Ended ended = recipe94({"--data", "synthetic:1000", "--epochs", "1", "--width", "8", "--batch-size",
-                                "128", "--against", "none"});
+  const Ended ended = recipe94({"--data", "synthetic:256", "--epochs", "1", "--width", "4", "--batch-size",
+                                "64", "--against", "none"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, AllOf(HasSubstr("holdfast"), HasSubstr(" s of training"),
                                HasSubstr(" s an epoch, start-up included"), HasSubstr("goals: ")));
@@ -37,7 +37,7 @@ TEST(Recipe94, TheClockBeginsAtStep30AndTheFiguresAreJson) {
   const TemporaryFolder folder;
   const std::string file = folder.path() / "figures.json";
   const Ended ended =
-      recipe94({"--data", "synthetic:500", "--epochs", "3", "--width", "4", "--batch-size", "16", "--threads",
+      recipe94({"--data", "synthetic:500", "--epochs", "3", "--width", "2", "--batch-size", "16", "--threads",
                 "1", "--against", "none", "--stem", "imagenet", "--determinism", "--output", file});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, AllOf(Not(HasSubstr("start-up included")), HasSubstr("\nwithout determinism"),

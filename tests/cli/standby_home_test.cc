@@ -224,6 +224,7 @@ TEST_P(StandbyHome, TakeoverEndsAHolderThatLives) {
 }
 
 TEST_P(StandbyHome, OfTwoOneGoesOnAndTheOtherStandsByAgain) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   const Process first = stand_by("b", kFar, kSlow);
   const Process second = stand_by("c", kFar, kSlow);
@@ -251,7 +252,7 @@ TEST_P(StandbyHome, OfTwoOneGoesOnAndTheOtherStandsByAgain) {
 TEST_P(StandbyHome, AChainOfMachinesEndsInTheSameState) {
   if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   std::mt19937 random(42);
-  const int machines = is_store() ? 3 : 10;
+  const int machines = is_store() ? 3 : nightly() ? 10 : 6;
   Process holder = hold();
   std::string holds = "a";
   for (int turn = 1; turn <= machines; ++turn) {
@@ -283,6 +284,7 @@ TEST_P(StandbyHome, AChainOfMachinesEndsInTheSameState) {
 }
 
 TEST_P(StandbyHome, EndsAtSigtermAndHasClaimedNothing) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();
   const Process standby = stand_by();
   const auto before = claims();
@@ -318,6 +320,7 @@ TEST_P(StandbyHome, OutlivesAHomeThatIsAway) {
 }
 
 TEST_P(StandbyHome, AHolderEndsThoughItsHomeIsAway) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold({{"HOLDFAST_TERM_GRACE", "2s"}});
   const Process standby = stand_by();
   const std::int64_t home_step = newest_home(holder);
@@ -335,6 +338,7 @@ TEST_P(StandbyHome, AHolderEndsThoughItsHomeIsAway) {
 }
 
 TEST_P(StandbyHome, EndsWhenTheRunIsComplete) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = supervise("a", {}, 300, kSlow);
   const Process standby = supervise("b", {"--standby"}, 300, kSlow);
   const Ended complete = holder->wait();

@@ -1,8 +1,8 @@
-// The real Checkpointer in a process that is killed at every single system call that could change its run
-// directory, whichever thread makes it. What acknowledged steps there were must be found again by the next
+// The real Checkpointer in a process that is killed at the system calls that could change its run directory,
+// whichever thread makes them. What acknowledged steps there were must be found again by the next
 // life, which ends in the state of the run that nothing disturbed.
 //
-// It is killed after every call, and before some: crash/call_points.h. HOLDFAST_NIGHTLY=1 kills before all.
+// By day at some of them, of every kind: crash/call_points.h. HOLDFAST_NIGHTLY=1 kills before and after all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,12 +90,11 @@ void EverySyscall::tell(const Story& story) {
   const int after = totals.after;
   const int moved = totals.moved;
   const int at_stake = totals.at_stake;
-  const std::vector<CallPoint> points = points_of(calls_.size());
+  const std::vector<CallPoint> points = points_of(calls_);
   in_parallel(points.size(), [&](std::size_t i) {
     if (!HasFailure()) cut(story, points[i].number, points[i].moment);
   });
   EXPECT_EQ(totals.before - before + totals.after - after, points.size()) << "points were planned";
-  EXPECT_EQ(totals.after - after, calls_.size()) << "points were planned";
   EXPECT_LE(totals.moved - moved, points.size() / 5) << "were moved";
   EXPECT_GT(totals.at_stake - at_stake, points.size() / 4) << "hardly any had acknowledged a step";
 }

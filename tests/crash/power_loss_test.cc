@@ -52,11 +52,11 @@ void run(Request request, const char* title) {
 }
 
 TEST(PowerLoss, NothingAcknowledgedIsLostOfOpaqueFiles) {
-  run({.states = nightly() ? 100'000'000U : 300'000U}, "");
+  run({.states = nightly() ? 100'000'000U : 100'000U}, "");
 }
 
 TEST(PowerLoss, NothingAcknowledgedIsLostOfTheRealFormat) {
-  run({.states = nightly() ? 1'000'000U : 20'000U, .files = power_loss::real_files},
+  run({.states = nightly() ? 1'000'000U : 7'000U, .files = power_loss::real_files},
       " (files of the real format)");
 }
 

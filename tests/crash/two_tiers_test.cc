@@ -314,6 +314,7 @@ TEST_F(TwoTiers, LivesOnWipedDisksWithAnS3Bucket) {
 }
 
 TEST_F(TwoTiers, LivesOnWipedDisksWithAWebDavServer) {
+  if (!nightly()) GTEST_SKIP() << "by day rclone meets a directory and S3: HOLDFAST_NIGHTLY=1";
   if (system("rclone serve webdav --help >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "no rclone that serves WebDAV is installed";
   }
@@ -325,6 +326,7 @@ TEST_F(TwoTiers, LivesOnWipedDisksWithAWebDavServer) {
 }
 
 TEST_F(TwoTiers, LivesOnWipedDisksWithAnSftpServer) {
+  if (!nightly()) GTEST_SKIP() << "by day rclone meets a directory and S3: HOLDFAST_NIGHTLY=1";
   if (system("rclone serve sftp --help >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "no rclone that serves SFTP is installed";
   }

@@ -334,7 +334,7 @@ bool ZombieProcesses::stop_at_random(unsigned seed) {
 TEST_F(ZombieProcesses, HeldAtEveryCallOfAFirstRun) {
   ASSERT_NO_FATAL_FAILURE(count());
   const int before = counts.held;
-  const std::vector<CallPoint> points = points_of(calls_.size());
+  const std::vector<CallPoint> points = points_of(calls_);
   in_parallel(points.size(), [&](std::size_t i) {
     if (!HasFailure()) hold_at(points[i].number, points[i].moment);
   });
@@ -345,7 +345,7 @@ TEST_F(ZombieProcesses, HeldAtEveryCallOfARecovery) {
   ASSERT_NO_FATAL_FAILURE(make_past());
   ASSERT_NO_FATAL_FAILURE(count());
   const int before = counts.held;
-  const std::vector<CallPoint> points = points_of(calls_.size());
+  const std::vector<CallPoint> points = points_of(calls_);
   in_parallel(points.size(), [&](std::size_t i) {
     if (!HasFailure()) hold_at(points[i].number, points[i].moment);
   });
@@ -354,7 +354,7 @@ TEST_F(ZombieProcesses, HeldAtEveryCallOfARecovery) {
 
 TEST_F(ZombieProcesses, GoesOnBesideTheSecond) {
   ASSERT_NO_FATAL_FAILURE(count());
-  const std::size_t stride = nightly() ? 1 : 4;
+  const std::size_t stride = nightly() ? 1 : 5;  // odd: both moments
   const std::size_t planned = (calls_.size() - claim_) / stride;
   in_parallel(planned, [&](std::size_t i) {
     if (!HasFailure()) hold_beside(claim_ + 1 + i * stride, i % 2 == 0 ? Moment::before : Moment::after);
@@ -394,7 +394,7 @@ TEST_F(ZombieProcesses, OutlivesASecondThatDies) {
     calls = second.calls().size();
   }
   std::vector<std::pair<std::size_t, std::size_t>> plan;  // place, point of the second
-  for (std::size_t i = 0; i < 2 * calls; ++i) {
+  for (std::size_t i = 0; i < 2 * calls; i += nightly() ? 1 : 3) {
     for (std::size_t place = 0; place < places.size(); ++place) {
       if (nightly() || i % places.size() == place) plan.emplace_back(places[place], i);
     }

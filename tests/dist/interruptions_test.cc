@@ -1,5 +1,5 @@
 // Two ranks that are interrupted at random steps, again and again: the end is that of the run that nobody
-// interrupted. Twelve times; HOLDFAST_NIGHTLY=1 a thousand.
+// interrupted. Eight times; HOLDFAST_NIGHTLY=1 a thousand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr unsigned kSeed = 20261122;
 int count_of_lives() {
   const char* const asked = std::getenv("HOLDFAST_INTERRUPTIONS");
   if (asked != nullptr) return std::atoi(asked);
-  return nightly() ? 1000 : 12;
+  return nightly() ? 1000 : 8;
 }
 
 TEST(Interruptions, OfTwoRanksAtRandomSteps) {

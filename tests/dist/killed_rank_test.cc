@@ -70,13 +70,16 @@ std::atomic<int> at_stake{0};  // of them: something was committed
 
 class Kill : public testing::Test {
  protected:
-  void SetUp() override {
-    if (const auto why = SyscallTracer::why_not()) GTEST_SKIP() << *why;
+  static void SetUpTestSuite() {
+    if (SyscallTracer::why_not()) return;
     const TemporaryFolder folder;
     const Ended whole = launch(2, story_in(folder.path() / "run"));
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     end_ = said(whole, 2, "state");
     ASSERT_THAT(end_, SizeIs(2)) << whole.out;
+  }
+  void SetUp() override {
+    if (const auto why = SyscallTracer::why_not()) GTEST_SKIP() << *why;
   }
   static void TearDownTestSuite() {
     std::printf("kill: %d lives of two ranks cut, %d of them with something to lose\n", lives.load(),
@@ -136,7 +139,7 @@ class Kill : public testing::Test {
   void at_sampled_points(int rank);
   void held(const std::function<bool(const ChangingCall&)>& wanted, Moment moment) const;
 
-  Words end_;
+  static inline Words end_;
 };
 
 void Kill::at_sampled_points(int rank) {
@@ -249,7 +252,8 @@ void Kill::held(const std::function<bool(const ChangingCall&)>& wanted, Moment m
 TEST_F(Kill, AHeldRankZeroWakesUpLateAndChangesNothing) {
   int writes[2] = {0, 0};
   int commits[2] = {0, 0};
-  in_parallel(3, [&](std::size_t i) {
+  // By day without the last: crash_zombie_processes_test holds a process after its rename.
+  in_parallel(nightly() ? 3 : 2, [&](std::size_t i) {
     SCOPED_TRACE("hold " + std::to_string(i));
     switch (i) {
       case 0:  // in the middle of a file

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dist/ranks.h"
+#include "support/nightly.h"
 
 namespace holdfast::test { namespace {
 
@@ -28,30 +29,34 @@ struct Case {
   int signal;
   int ranks = 3;
   int busy = -1;  // comes to it half a minute later, and is not lost for that
+  bool by_day = false;
   std::string name() const {
     return std::string(how) + std::to_string(lost) + (signal == SIGSTOP ? "Stopped" : "Killed") +
            (ranks == 3 ? "" : "Of" + std::to_string(ranks)) + (busy < 0 ? "" : "Busy" + std::to_string(busy));
   }
 };
 
-constexpr Case kCases[] = {{"hear", 0, SIGKILL},
+// By day each wait loses a rank once, by either signal, rank 0 and others; one with a busy rank.
+constexpr bool kByDay = true;
+constexpr Case kCases[] = {{"hear", 0, SIGKILL, 3, -1, kByDay},
                            {"hear", 0, SIGSTOP},
                            {"hear", 1, SIGKILL},
                            {"hear", 1, SIGSTOP},
                            {"ballot", 0, SIGKILL},
-                           {"ballot", 0, SIGSTOP},
-                           {"ballot", 2, SIGKILL},
+                           {"ballot", 0, SIGSTOP, 3, -1, kByDay},
+                           {"ballot", 2, SIGKILL, 3, -1, kByDay},
                            {"ballot", 2, SIGSTOP},
-                           {"gradients", 1, SIGSTOP},
+                           {"gradients", 1, SIGSTOP, 3, -1, kByDay},
                            {"gradients", 0, SIGSTOP},
-                           {"exchange", 1, SIGSTOP},
-                           {"leave", 1, SIGSTOP},
-                           {"gradients", 2, SIGKILL, 3, 1},
+                           {"exchange", 1, SIGSTOP, 3, -1, kByDay},
+                           {"leave", 1, SIGSTOP, 3, -1, kByDay},
+                           {"gradients", 2, SIGKILL, 3, 1, kByDay},
                            {"gradients", 2, SIGKILL, 3, 0},
                            {"gradients", 3, SIGKILL, 4},
                            {"ballot", 3, SIGKILL, 4, 2},
                            {"ballot", 2, SIGKILL, 7},
                            {"exchange", 2, SIGKILL, 4, 3}};
+bool due(std::size_t number) { return nightly() || kCases[number].by_day; }
 
 // Most of it is waiting: some of them at once.
 constexpr std::size_t kAtOnce = 6;
@@ -74,9 +79,10 @@ struct Ranks {
 class Lost : public testing::TestWithParam<std::size_t> {
  protected:
   void SetUp() override {
+    if (!due(GetParam())) GTEST_SKIP() << "HOLDFAST_NIGHTLY=1 loses this one too";
     if (started_.contains(GetParam())) return;
     for (std::size_t i = GetParam(); i < std::min(GetParam() + kAtOnce, std::size(kCases)); ++i) {
-      started_[i] = std::make_unique<Ranks>(kCases[i]);
+      if (due(i)) started_[i] = std::make_unique<Ranks>(kCases[i]);
     }
   }
   void TearDown() override { started_.erase(GetParam()); }
@@ -86,7 +92,7 @@ class Lost : public testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(Lost, RankIsNoticedByAllOthers) {
-  const auto& [how, lost, signal, count, busy] = kCases[GetParam()];
+  const auto& [how, lost, signal, count, busy, by_day] = kCases[GetParam()];
   const auto& ranks = started_.at(GetParam())->ranks;
   for (int rank = 0; rank < count; ++rank) {
     if (rank == lost) continue;

@@ -19,6 +19,7 @@
 
 #include "dist/rank_output.h"
 #include "resume/example_run.h"
+#include "support/nightly.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test {
@@ -122,9 +123,10 @@ TEST_F(SeveralRanks, ComputeWhatOneDoesAndTheSameBitsEachTime) {
   }
 }
 
-// Saves at each step.
+// Saves at each step. On CPUs by day: all at once.
 TEST_F(SeveralRanks, CutAndStartedAgainHaveTheBitsOfAStraightRun) {
   for (const Words& kind : kKinds) {
+    if (device() == "cpu" && !nightly() && &kind != std::end(kKinds) - 1) continue;
     SCOPED_TRACE(testing::PrintToString(kind));
     Words words = kind;
     words.insert(words.end(), {"every=1"});
@@ -142,13 +144,14 @@ TEST_F(SeveralRanks, CutAndStartedAgainHaveTheBitsOfAStraightRun) {
   }
 }
 
-// Each of these ends a first life, and the next one goes on.
+// Each of these ends a first life, and the next one goes on. On CPUs by day other suites kill rank 0 and stop ranks.
 TEST_F(SeveralRanks, WhateverEndsThemTheNextStartIsExact) {
   const RunOfRanks straight(device(), environment());
   const Ended whole = straight.finish(2);
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const std::string expected = state_of(whole, 2);
   for (const std::string what : {"kill:0", "kill:1", "term:1", "stop:1", "notice:0"}) {
+    if (device() == "cpu" && !nightly() && (what == "kill:0" || what == "stop:1")) continue;
     SCOPED_TRACE(what);
     const RunOfRanks run(device(), environment());
     const Ended ended = run.finish(2, {"at=" + what + ":8"});
@@ -208,7 +211,8 @@ TEST_F(SeveralRanks, GradientsAreThoseOfAPlainReducer) {
 }
 
 TEST_F(SeveralRanks, AnOverflowOnOneRankIsSkippedByAll) {
-  for (const Words& kind : {Words{"fp16=1"}, Words{"fp16=1", "sharded=1"}}) {
+  for (const Words& kind : {Words{"fp16=1", "sharded=1"}, Words{"fp16=1"}}) {
+    if (device() == "cpu" && !nightly() && kind.size() == 1) continue;
     Words words = kind;
     words.emplace_back("spoil=1:4");
     const RunOfRanks run(device(), environment());

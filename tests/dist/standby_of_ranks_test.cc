@@ -18,6 +18,7 @@
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
+#include "support/nightly.h"
 
 namespace holdfast::test { namespace {
 
@@ -125,10 +126,14 @@ class StandbyOfRanks : public testing::Test {
     }
     return found;
   }
-  Words undisturbed() const {
-    const Ended whole = launch(2, story(folder_.path() / "whole", kFar, {"every=1000"}));
-    EXPECT_EQ(whole.exit_code, 0) << whole.err;
-    return said(whole, 2, "state");
+  static const Words& undisturbed() {
+    static const Words end = [] {
+      const TemporaryFolder folder;
+      const Ended whole = launch(2, story(folder.path() / "whole", kFar, {"every=1000"}));
+      EXPECT_EQ(whole.exit_code, 0) << whole.err;
+      return said(whole, 2, "state");
+    }();
+    return end;
   }
   void expect_goes_on(const Process& standby) const {
     const Ended ended = standby->wait(kPatience);
@@ -176,6 +181,7 @@ TEST_F(StandbyOfRanks, GoesOnFromAKilledHolderAfterATakeover) {
 }
 
 TEST_F(StandbyOfRanks, EndsAtSigtermAndHasClaimedNothing) {
+  if (!nightly()) GTEST_SKIP() << "EndsTogetherWhicheverRankIsToldToStop does, without a supervisor";
   const Process holder = hold();
   const Process standby = stand_by();
   standby->send(SIGTERM);
@@ -207,7 +213,9 @@ TEST_F(StandbyOfRanks, EndsTogetherWhicheverRankIsToldToStop) {
 
 TEST_F(StandbyOfRanks, EndsAndNamesARankThatIsLost) {
   const Process holder = hold();
-  for (const int signal : {SIGKILL, SIGSTOP}) {
+  std::vector<int> signals = {SIGKILL};
+  if (nightly()) signals.push_back(SIGSTOP);  // dist_lost_rank_noticed_test stops ranks by day
+  for (const int signal : signals) {
     SCOPED_TRACE(signal);
     const auto standby = pair_stands_by();
     standby->ranks[1]->send(signal);
@@ -237,7 +245,9 @@ TEST_F(StandbyOfRanks, IsStartedAgainAsAStandby) {
 TEST_F(StandbyOfRanks, EndsAsTheHolderWhereNobodyMayGoOn) {
   RunState state{.attempt = 1, .phase = RunPhase::failed, .step = 7};
   state.reason = "another model";
-  for (const int code : {64, 76, 78}) {
+  std::vector<int> codes = {64};
+  if (nightly()) codes.insert(codes.end(), {76, 78});
+  for (const int code : codes) {
     state.exit_code = code;
     say(state);
     const Pair standby(story(run(), 10), kStandsBy);
@@ -246,7 +256,7 @@ TEST_F(StandbyOfRanks, EndsAsTheHolderWhereNobodyMayGoOn) {
     EXPECT_THAT(standby.errors(), Not(HasSubstr("frame #")));
   }
   EXPECT_THAT(claims(), ElementsAre(1));
-  EXPECT_EQ(start(supervised(2))->wait(kPatience).exit_code, 78);
+  EXPECT_EQ(start(supervised(2))->wait(kPatience).exit_code, codes.back());
 }
 
 TEST_F(StandbyOfRanks, EndsWith0WhenTheHolderCompletesTheRun) {
@@ -305,7 +315,9 @@ TEST_F(StandbyOfRanks, OfTwoOneGoesOnAndTheOtherWaits) {
 }
 
 TEST_F(StandbyOfRanks, OfAnotherSizeGoesOn) {
-  for (const int ranks : {1, 2}) {
+  std::vector<int> sizes = {1};
+  if (nightly()) sizes.push_back(2);
+  for (const int ranks : sizes) {
     SCOPED_TRACE(ranks);
     const Process holder = hold(3 - ranks);
     const Process standby = stand_by(ranks, kEndless, kSlow);

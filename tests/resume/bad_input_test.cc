@@ -174,10 +174,22 @@ TEST(TwoRuns, AnotherModelIsRefusedBeforeItClaimsAndTheFirstGoesOn) {
   EXPECT_EQ(first->wait().exit_code, 75);
 }
 
+// Each damages a copy of a run of ten steps.
 class Damaged : public ::testing::Test {
  protected:
-  Damaged() : run_(small({"--every", "4steps", "--no-eval"})), straight_(small({"--no-eval"})) {
-    EXPECT_EQ(run_.finish({"--steps", "10", "--keep", "9"}).exit_code, 0);
+  static void SetUpTestSuite() {
+    begun_ = std::make_unique<ExampleRun>(small({"--every", "4steps", "--no-eval"}));
+    EXPECT_EQ(begun_->finish({"--steps", "10", "--keep", "9"}).exit_code, 0);
+    straight_ = std::make_unique<ExampleRun>(small({"--no-eval"}));
+    end_ = straight_->finish({"--steps", "14"});
+    EXPECT_EQ(end_.exit_code, 0) << end_.err;
+  }
+  static void TearDownTestSuite() {
+    begun_.reset();
+    straight_.reset();
+  }
+  Damaged() : run_(small({"--every", "4steps", "--no-eval"})) {
+    run_.go_on_from(*begun_);
     EXPECT_GE(run_.checkpoints().size(), 2U);
     newest_ = run_.checkpoints().back();
   }
@@ -186,14 +198,15 @@ class Damaged : public ::testing::Test {
     const Ended ended = run_.finish({"--steps", "14"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr(newest_.filename().string()));
-    const Ended straight = straight_.finish({"--steps", "14"});
-    EXPECT_EQ(ended.last_line(), straight.last_line());
-    EXPECT_EQ(read_losses(run_.metrics()).by_step, read_losses(straight_.metrics()).by_step);
+    EXPECT_EQ(ended.last_line(), end_.last_line());
+    EXPECT_EQ(read_losses(run_.metrics()).by_step, read_losses(straight_->metrics()).by_step);
     EXPECT_FALSE(fs::exists(newest_)) << "set aside after the first acknowledged commit";
     EXPECT_TRUE(fs::exists(newest_.string() + ".damaged"));
   }
+  static inline std::unique_ptr<ExampleRun> begun_;
+  static inline std::unique_ptr<ExampleRun> straight_;
+  static inline Ended end_;  // of the straight one
   ExampleRun run_;
-  ExampleRun straight_;
   fs::path newest_;
 };
 
@@ -226,7 +239,7 @@ TEST_F(Damaged, WhereNothingVerifiesAFreshStartNeedsToBeAskedFor) {
   EXPECT_EQ(run_.checkpoints(), before);
   const Ended fresh = run_.finish({"--steps", "14", "--allow-fresh"});
   ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
-  EXPECT_EQ(fresh.last_line(), straight_.finish({"--steps", "14"}).last_line());
+  EXPECT_EQ(fresh.last_line(), end_.last_line());
 }
 
 TEST_F(Damaged, AFileOfANewerFormatEndsWith78AndNothingIsTouched) {

@@ -72,7 +72,7 @@ class Csv : public ::testing::Test {
 
 TEST_F(Csv, AfterManyKillsEachStepIsThereOnceAndWhole) {
   std::mt19937 random(kSeed);
-  const int kills = nightly() ? 50 : 6;
+  const int kills = nightly() ? 50 : 3;
   int beyond = 0;  // kills after which rows lay beyond the newest checkpoint
   for (int i = 0; i < kills; ++i) {
     const std::int64_t before = rows();

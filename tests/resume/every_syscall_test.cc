@@ -13,7 +13,7 @@
 
 namespace holdfast::test { namespace {
 
-constexpr std::size_t kSample = 16;  // of each story
+constexpr std::size_t kSample = 8;  // of each story
 
 const std::map<std::string, std::string>& environment() {
   static const std::map<std::string, std::string> variables = {{"OMP_NUM_THREADS", "1"},

@@ -89,6 +89,11 @@ class ExampleRun {
     return start(extra, environment)->wait();
   }
 
+  // Copies its directory and its metrics: tests of a suite share a first life.
+  void go_on_from(const ExampleRun& other) const {
+    std::filesystem::copy(other.folder_->path(), folder_->path(), std::filesystem::copy_options::recursive);
+  }
+
   std::int64_t steps_logged() const {
     const std::string text = read_text(metrics());
     return std::count(text.begin(), text.end(), '\n');

@@ -69,7 +69,9 @@ TEST(Moments, HandlersAreThereBeforeLibTorchHasStarted) {
 
 TEST(Moments, SignalDuringStartUpEndsTheRun) {
   const ExampleRun run(plan());
-  for (const auto delay : {0ms, 50ms, 100ms, 200ms, 300ms}) {
+  std::vector<std::chrono::milliseconds> delays = {0ms, 100ms, 300ms};
+  if (nightly()) delays.insert(delays.end(), {50ms, 150ms, 200ms, 250ms});
+  for (const auto delay : delays) {
     auto process = run.start({"--steps", "1000"});
     ASSERT_TRUE(process->wait_until([&] { return catches_sigterm(process->pid()); }));
     std::this_thread::sleep_for(delay);
@@ -121,9 +123,9 @@ TEST(Moments, SignalInAStepEndsTheRunAfterThatStep) {
 }
 
 TEST(Moments, SignalInAnEvaluationSavesAndTheNextStartEvaluates) {
-  // 48,000 synthetic pictures to test with take longer than the signal needs.
+  // 24,000 synthetic pictures to test with take longer than the signal needs.
   std::vector<std::string> words = plan();
-  words[1] = "synthetic:40000";
+  words[1] = "synthetic:20000";
   words.insert(words.end(), {"--steps", "4"});
   const ExampleRun straight(words);
   const Ended expected = straight.finish();
@@ -154,7 +156,7 @@ TEST(Moments, SignalInASaveEndsTheRunWithACheckpoint) {
     }
     return false;
   };
-  for (int life = 0; life < 3; ++life) {
+  for (int life = 0; life < (nightly() ? 3 : 2); ++life) {
     auto process = run.start({"--steps", "100000", "--every", "1steps"});
     const std::int64_t before = run.steps_logged();
     ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() > before && saving(); }));

@@ -22,10 +22,10 @@ TEST(Metrics, OneLineAStepWithAllThatIsPromised) {
 }
 
 TEST(Metrics, TheStepAfterASaveTellsOfIt) {
-  const ExampleRun run(small({"--steps", "200", "--no-eval", "--every", "20steps"}));
+  const ExampleRun run(small({"--steps", "70", "--no-eval", "--every", "20steps"}));
   ASSERT_EQ(run.finish().exit_code, 0);
   const auto lines = lines_of(read_text(run.metrics()));
-  ASSERT_EQ(lines.size(), 200U);
+  ASSERT_EQ(lines.size(), 70U);
   int told = 0;
   for (const std::string& line : lines) {
     const auto at = line.find("\"saved\":");

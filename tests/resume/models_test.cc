@@ -50,7 +50,7 @@ struct Subject {
 struct Model {
   const char* name;
   std::function<Subject()> make;
-  bool nightly = false;  // too large, or too slow, for every day
+  bool nightly = false;  // too slow for every day, or a variant of one that every day has
 };
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
@@ -133,7 +133,8 @@ const Model kModels[] = {
      [] {
        return small(
            Vgg16(Vgg16Options{.num_classes = kClasses, .variant = ModelVariant::table, .hidden = 64}), 32);
-     }},
+     },
+     /*nightly=*/true},
     {"AlexNetTableFewHidden",
      [] {
        return small(
@@ -141,12 +142,16 @@ const Model kModels[] = {
            67);
      }},
     {"InceptionV3", [] { return whole({.name = "inception_v3"}); }},
-    {"InceptionV3Table", [] { return whole({.name = "inception_v3", .variant = ModelVariant::table}); }},
-    {"InceptionV3Auxiliary", [] { return whole({.name = "inception_v3", .auxiliary = true}); }},
-    {"InceptionV4", [] { return whole({.name = "inception_v4", .variant = ModelVariant::table}); }},
+    {"InceptionV3Table", [] { return whole({.name = "inception_v3", .variant = ModelVariant::table}); },
+     /*nightly=*/true},
+    {"InceptionV3Auxiliary", [] { return whole({.name = "inception_v3", .auxiliary = true}); },
+     /*nightly=*/true},
+    {"InceptionV4", [] { return whole({.name = "inception_v4", .variant = ModelVariant::table}); },
+     /*nightly=*/true},
     {"Bert", [] { return small_language(BertAttention::fused); }},
     {"BertPlain", [] { return small_language(BertAttention::plain); }},
-    {"Ssd300Table", [] { return detector({.variant = ModelVariant::table}, SsdMode::table); }},
+    {"Ssd300Table", [] { return detector({.variant = ModelVariant::table}, SsdMode::table); },
+     /*nightly=*/true},
     {"Ssd300", [] { return detector({}, SsdMode::matched); }, /*nightly=*/true},
     {"Ssd300Vgg16", [] { return detector({.backbone = SsdBackbone::vgg16}, SsdMode::matched); },
      /*nightly=*/true},

@@ -84,7 +84,7 @@ const std::map<std::string, std::string> kOneThread = {{"OMP_NUM_THREADS", "1"}}
 // a SIGKILL would punish a machine that stands still for some seconds just before.
 TEST(Lives, OwnLoopInterruptedAgainAndAgainLosesNothing) {
   const TemporaryFolder folder;
-  Subprocess rehearsal({program("holdfast"), "rehearse", "--in", "100ms", "--notice", "20s", "--",
+  Subprocess rehearsal({program("holdfast"), "rehearse", "--in", "100ms", "--notice", "10s", "--",
                         program("own_loop"), (folder.path() / "rehearsed").string(), "100000000"},
                        {{"OMP_NUM_THREADS", "1"}, {"HOLDFAST_LOG", "info"}});
   const auto own_loop = [](const std::filesystem::path& directory, const std::string& steps) {
@@ -93,7 +93,7 @@ TEST(Lives, OwnLoopInterruptedAgainAndAgainLosesNothing) {
   };
   const auto run = folder.path() / "run";
   const Counts counts = interrupt_again_and_again(
-      nightly() ? 1000 : 12, 500ms, [&] { return own_loop(run, "100000000"); },
+      nightly() ? 1000 : 6, 500ms, [&] { return own_loop(run, "100000000"); },
       [](const Subprocess& life) { return life.err().find(" loss ") != std::string::npos; });
   expect_all_well("own_loop", counts);
   const std::string last = std::to_string(counts.last_step + 100);

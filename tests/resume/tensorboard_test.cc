@@ -51,7 +51,7 @@ TEST_F(Exporters, AfterThreeKillsStepsIncreaseInEveryCurve) {
     ASSERT_TRUE(process->wait_until([&] { return run_.steps_logged() > before + 12 && files() == kill + 1; }))
         << process->err();
     std::this_thread::sleep_for(
-        std::chrono::microseconds(std::uniform_int_distribution<int>(0, 700'000)(random)));
+        std::chrono::microseconds(std::uniform_int_distribution<int>(0, 300'000)(random)));
     process->send(SIGKILL);
     ASSERT_EQ(process->wait().signal, SIGKILL);
   }
@@ -111,7 +111,7 @@ TEST_F(Exporters, AFullFileSystemStopsNothing) {
   std::filesystem::create_directory(disk);
   std::string command;
   for (const std::string& word : run_.command(
-           {"--steps", "40", "--no-eval", "--tensorboard", disk + "/tb", "--tensorboard-histograms", "1"})) {
+           {"--steps", "12", "--no-eval", "--tensorboard", disk + "/tb", "--tensorboard-histograms", "1"})) {
     command += " '" + word + "'";
   }
   const std::string script = "mount -t tmpfs -o size=64k tmpfs '" + disk + "' || exit 77\n exec" + command;

@@ -1,5 +1,6 @@
 // A trainer of each family of LibTorch programs (tests/resume/trainers): proven by `holdfast check`, killed again
 // and again, compared with the program before the port, and found out where a line of the port is missing.
+// By day each family has one of these proofs, and each proof several families; HOLDFAST_NIGHTLY=1 tries all.
 #include "resume/example_run.h"
 
 namespace holdfast::test { namespace {
@@ -12,8 +13,11 @@ using Words = std::vector<std::string>;
 const std::map<std::string, std::string> kOneThread = {{"OMP_NUM_THREADS", "1"}};
 constexpr char kForEver[] = "1000000000";
 
+enum class Proof { check, missing_line, kills };
+
 struct Family {
   std::string name;
+  Proof by_day;
   std::string epochs;               // that a short whole run has, or updates
   bool ends_epochs = true;          // among 30 steps, told by .applied
   bool same_before = true;          // the program before the port prints the same
@@ -26,6 +30,9 @@ void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 
 class Trainers : public testing::TestWithParam<Family> {
  protected:
+  static bool due(Proof proof) { return nightly() || GetParam().by_day == proof; }
+  static constexpr char kByNight[] =
+      "by day other families prove this: HOLDFAST_NIGHTLY=1 proves it of this one";
   static std::filesystem::path beneath(const TemporaryFolder& folder, const std::string& name) {
     std::filesystem::create_directories(folder.path() / name);
     return folder.path() / name;
@@ -41,7 +48,7 @@ class Trainers : public testing::TestWithParam<Family> {
     Words options = {"--steps", "30", "--stdout"};
     if (GetParam().thorough) options = nightly() ? Words{} : Words{"--steps", "60"};
     // A life without a difference is computed to its end, so each kill costs two whole lives.
-    if (GetParam().thorough && !nightly() && without.empty()) options.insert(options.end(), {"--kills", "4"});
+    if (!nightly() && without.empty()) options.insert(options.end(), {"--kills", "4"});
     return check(options, trainer(folder.path(), kForEver, without));
   }
   static Ended check(const Words& options, const Words& command) {
@@ -54,6 +61,7 @@ class Trainers : public testing::TestWithParam<Family> {
 };
 
 TEST_P(Trainers, PortIsProvenByCheck) {
+  if (!due(Proof::check)) GTEST_SKIP() << kByNight;
   const Family& family = GetParam();
   const Ended ended = check();
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
@@ -67,7 +75,8 @@ TEST_P(Trainers, PortIsProvenByCheck) {
 }
 
 TEST_P(Trainers, AMissingLineIsFound) {
-  const std::size_t by_day = 3;
+  if (!due(Proof::missing_line)) GTEST_SKIP() << kByNight;
+  const std::size_t by_day = 2;
   for (const Words& parts : GetParam().without) {
     if (!nightly() && &parts >= GetParam().without.data() + by_day) break;
     const Ended ended = check(parts);
@@ -94,6 +103,7 @@ TEST_P(Trainers, WhatOnlyTheEndReadsIsFoundInTheProgramsFile) {
 }
 
 TEST_P(Trainers, ComputesWhatItDidBeforeThePort) {
+  if (!due(Proof::missing_line)) GTEST_SKIP() << kByNight;
   const Family& family = GetParam();
   const TemporaryFolder folder;
   const Ended before =
@@ -126,7 +136,8 @@ std::size_t newest_step(const std::filesystem::path& run) {
 
 // Each life continues where a checkpoint was, and prints what an uninterrupted run prints there.
 TEST_P(Trainers, KilledAtAnyMomentItPrintsTheSame) {
-  const int kills = nightly() ? 30 : GetParam().thorough ? 10 : 1;
+  if (!due(Proof::kills)) GTEST_SKIP() << kByNight;
+  const int kills = nightly() ? 30 : GetParam().thorough ? 5 : 1;
   std::mt19937 random(11);
   const auto moment = [&](int most) { return std::chrono::milliseconds(random() % most); };
   const TemporaryFolder folder;
@@ -167,71 +178,82 @@ TEST_P(Trainers, KilledAtAnyMomentItPrintsTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, Trainers,
-    testing::Values(Family{.name = "lstm", .epochs = "2", .without = {{"loop"}}},
-                    Family{.name = "gan",
-                           .epochs = "1",
-                           .same_before = false,  // the order of its data is another
-                           .without = {{"generator_steps"}, {"discriminator", "discriminator_steps"}}},
-                    Family{.name = "gpt",
-                           .epochs = "1",
-                           .without = {{"optimizer"}},
-                           .doubt = "parameter model/head.weight has had no gradient so far"},
-                    Family{.name = "ppo",
-                           .epochs = "6",
-                           .ends_epochs = false,
-                           .without = {{"optimizer"}, {"cart"}, {"baseline"}}},
-                    Family{.name = "lbfgs", .epochs = "6", .without = {{"optimizer"}}},
-                    Family{.name = "frozen", .epochs = "1", .without = {{"optimizer"}}},
-                    Family{
-                        .name = "buffers", .epochs = "6", .ends_epochs = false, .without = {{"optimizer"}}},
-                    Family{.name = "splats",
-                           .epochs = "60",
-                           .ends_epochs = false,
-                           .without = {{"degree"},
-                                       {"seen.0"},
-                                       {"views.1"},
-                                       {"seen.1"},
-                                       {"seen.2"},
-                                       {"views.0"},
-                                       {"adam"},
-                                       {"splats", "adam"}},
-                           .thorough = true},
-                    Family{.name = "dqn",
-                           .epochs = "60",
-                           .ends_epochs = false,
-                           .without = {{"player.1"},
-                                       {"moves.2", "moves.3"},
-                                       {"target"},
-                                       {"pictures", "moves.0", "moves.1"},
-                                       {"game.0", "game.1", "game.2"},
-                                       {"game.3"},
-                                       {"player.0"},
-                                       {"optimizer"},
-                                       {"net", "optimizer"}},
-                           .thorough = true},
-                    Family{.name = "unfreezing",
-                           .epochs = "8",
-                           .without = {{"plateau.0"},
-                                       {"loop.2"},
-                                       {"loop.0", "loop.1"},
-                                       {"plateau.1"},
-                                       {"optimizer"},
-                                       {"net", "optimizer"}},
-                           .thorough = true,
-                           .decides_the_end = {"best_weights", "best.pt"}},
-                    Family{.name = "two_phases",
-                           .epochs = "50",
-                           .ends_epochs = false,
-                           .without = {{"patience"},
-                                       {"scale.1"},
-                                       {"lbfgs"},
-                                       {"scale.0"},
-                                       {"points.0"},
-                                       {"points.1"},
-                                       {"adam"},
-                                       {"net", "adam", "lbfgs"}},
-                           .thorough = true,
-                           .decides_the_end = {"average", "net.pt"}}),
+    testing::Values(
+        Family{.name = "lstm", .by_day = Proof::missing_line, .epochs = "2", .without = {{"loop"}}},
+        Family{.name = "gan",
+               .by_day = Proof::kills,
+               .epochs = "1",
+               .same_before = false,  // the order of its data is another
+               .without = {{"generator_steps"}, {"discriminator", "discriminator_steps"}}},
+        Family{.name = "gpt",
+               .by_day = Proof::check,
+               .epochs = "1",
+               .without = {{"optimizer"}},
+               .doubt = "parameter model/head.weight has had no gradient so far"},
+        Family{.name = "ppo",
+               .by_day = Proof::missing_line,
+               .epochs = "6",
+               .ends_epochs = false,
+               .without = {{"optimizer"}, {"cart"}, {"baseline"}}},
+        Family{.name = "lbfgs", .by_day = Proof::kills, .epochs = "6", .without = {{"optimizer"}}},
+        Family{.name = "frozen", .by_day = Proof::check, .epochs = "1", .without = {{"optimizer"}}},
+        Family{.name = "buffers",
+               .by_day = Proof::missing_line,
+               .epochs = "6",
+               .ends_epochs = false,
+               .without = {{"optimizer"}}},
+        Family{.name = "splats",
+               .by_day = Proof::kills,
+               .epochs = "60",
+               .ends_epochs = false,
+               .without = {{"degree"},
+                           {"seen.0"},
+                           {"views.1"},
+                           {"seen.1"},
+                           {"seen.2"},
+                           {"views.0"},
+                           {"adam"},
+                           {"splats", "adam"}},
+               .thorough = true},
+        Family{.name = "dqn",
+               .by_day = Proof::check,
+               .epochs = "60",
+               .ends_epochs = false,
+               .without = {{"player.1"},
+                           {"moves.2", "moves.3"},
+                           {"target"},
+                           {"pictures", "moves.0", "moves.1"},
+                           {"game.0", "game.1", "game.2"},
+                           {"game.3"},
+                           {"player.0"},
+                           {"optimizer"},
+                           {"net", "optimizer"}},
+               .thorough = true},
+        Family{.name = "unfreezing",
+               .by_day = Proof::missing_line,
+               .epochs = "8",
+               .without = {{"plateau.0"},
+                           {"loop.2"},
+                           {"loop.0", "loop.1"},
+                           {"plateau.1"},
+                           {"optimizer"},
+                           {"net", "optimizer"}},
+               .thorough = true,
+               .decides_the_end = {"best_weights", "best.pt"}},
+        Family{.name = "two_phases",
+               .by_day = Proof::kills,
+               .epochs = "50",
+               .ends_epochs = false,
+               .without = {{"patience"},
+                           {"scale.1"},
+                           {"lbfgs"},
+                           {"scale.0"},
+                           {"points.0"},
+                           {"points.1"},
+                           {"adam"},
+                           {"net", "adam", "lbfgs"}},
+               .thorough = true,
+               .decides_the_end = {"average", "net.pt"}}),
     [](const auto& info) { return info.param.name; });
 
 }}  // namespace holdfast::test
