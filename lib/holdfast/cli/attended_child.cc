@@ -15,7 +15,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/hook_context.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/process_stacks.h"
+#include "holdfast/base/process/process_stacks.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/started_process.h"
 

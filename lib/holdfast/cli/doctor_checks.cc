@@ -12,7 +12,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
-#include "holdfast/base/loaded_library.h"
+#include "holdfast/base/system/loaded_library.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/cloud_providers.h"
 #include "holdfast/interruption/term_grace.h"

@@ -16,7 +16,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/launch_environment.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"

@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -13,7 +13,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

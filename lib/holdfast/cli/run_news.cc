@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/announced_ends.h"
 #include "holdfast/cli/examine.h"

@@ -12,7 +12,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
-#include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/system/stderr_writer.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/attended_child.h"

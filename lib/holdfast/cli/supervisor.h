@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/base/lookup.h"
+#include "holdfast/base/thread/lookup.h"
 #include "holdfast/cli/end_hook.h"
 #include "holdfast/cli/ledger_tail.h"
 #include "holdfast/cli/restart_policy.h"

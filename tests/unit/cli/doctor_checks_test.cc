@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "holdfast/base/loaded_library.h"
+#include "holdfast/base/system/loaded_library.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 

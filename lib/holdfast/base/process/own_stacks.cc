@@ -1,4 +1,4 @@
-#include "holdfast/base/own_stacks.h"
+#include "holdfast/base/process/own_stacks.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "holdfast/base/mutex.h"
-#include "holdfast/base/process_threads.h"
+#include "holdfast/base/process/process_threads.h"
 #include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -1,4 +1,4 @@
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -9,7 +9,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

@@ -1,4 +1,4 @@
-#include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/system/stderr_writer.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "holdfast/base/process_stacks.h"
+#include "holdfast/base/process/process_stacks.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/hook_context.h"
-#include "holdfast/base/own_stacks.h"
-#include "holdfast/base/process_threads.h"
+#include "holdfast/base/process/own_stacks.h"
+#include "holdfast/base/process/process_threads.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

@@ -1,9 +1,9 @@
-#include "holdfast/base/gpu_processes.h"
+#include "holdfast/base/process/gpu_processes.h"
 
 #include <array>
 #include <vector>
 
-#include "holdfast/base/loaded_library.h"
+#include "holdfast/base/system/loaded_library.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 

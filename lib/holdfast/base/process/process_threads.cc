@@ -1,4 +1,4 @@
-#include "holdfast/base/process_threads.h"
+#include "holdfast/base/process/process_threads.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 
 #include <sys/random.h>
 
