@@ -9,7 +9,7 @@
 
 #include "holdfast/base/exit_code.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {

@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/hdf5_layout.h"
+#include "holdfast/format/internal/hdf5/hdf5_layout.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -6,8 +6,8 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/hdf5_handle.h"
-#include "holdfast/format/internal/root_attributes.h"
+#include "holdfast/format/internal/hdf5/hdf5_handle.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

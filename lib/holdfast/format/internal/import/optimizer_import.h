@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "holdfast/format/internal/import_draft.h"
+#include "holdfast/format/internal/import/import_draft.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -1,9 +1,9 @@
-#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "holdfast/format/internal/pickle_names.h"
+#include "holdfast/format/internal/pickle/pickle_names.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/optimizer_import.h"
-#include "holdfast/format/internal/pickle_tensor.h"
-#include "holdfast/format/internal/pickle_tree.h"
+#include "holdfast/format/internal/import/optimizer_import.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tree.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

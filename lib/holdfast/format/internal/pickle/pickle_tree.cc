@@ -1,10 +1,10 @@
-#include "holdfast/format/internal/pickle_tree.h"
+#include "holdfast/format/internal/pickle/pickle_tree.h"
 
 #include <array>
 #include <unordered_set>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

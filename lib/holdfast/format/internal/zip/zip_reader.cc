@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/zip_reader.h"
+#include "holdfast/format/internal/zip/zip_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
 #include "holdfast/format/internal/segments.h"
-#include "holdfast/format/internal/zip_layout.h"
+#include "holdfast/format/internal/zip/zip_layout.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

@@ -1,11 +1,11 @@
-#include "holdfast/format/internal/pickle_archive.h"
+#include "holdfast/format/internal/pickle/pickle_archive.h"
 
 #include <utility>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/crc32.h"
-#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
 #include "holdfast/format/internal/segments.h"
+#include "holdfast/format/internal/zip/crc32.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "holdfast/format/internal/torch_types.h"
+#include "holdfast/format/internal/pickle/torch_types.h"
 #include "holdfast/format/reader.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

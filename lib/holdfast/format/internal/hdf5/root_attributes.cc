@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/root_attributes.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/torch_types.h"
+#include "holdfast/format/internal/pickle/torch_types.h"
 
 #include <algorithm>
 #include <array>

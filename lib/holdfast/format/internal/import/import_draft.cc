@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/import_draft.h"
+#include "holdfast/format/internal/import/import_draft.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,8 +7,8 @@
 
 #include "holdfast/base/utf8.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/pickle_tensor.h"
-#include "holdfast/format/internal/pickle_tree.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tree.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

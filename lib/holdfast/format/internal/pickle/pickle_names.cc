@@ -1,10 +1,10 @@
-#include "holdfast/format/internal/pickle_names.h"
+#include "holdfast/format/internal/pickle/pickle_names.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "holdfast/format/internal/torch_types.h"
+#include "holdfast/format/internal/pickle/torch_types.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

@@ -1,13 +1,13 @@
-#include "holdfast/format/internal/unpickler.h"
+#include "holdfast/format/internal/pickle/unpickler.h"
 
 #include <algorithm>
 #include <string>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/pickle_bytes.h"
-#include "holdfast/format/internal/pickle_names.h"
-#include "holdfast/format/internal/pickle_opcodes.h"
-#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_bytes.h"
+#include "holdfast/format/internal/pickle/pickle_names.h"
+#include "holdfast/format/internal/pickle/pickle_opcodes.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
 #include "holdfast/format/internal/segments.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/crc32.h"
+#include "holdfast/format/internal/zip/crc32.h"
 
 #include <array>
 

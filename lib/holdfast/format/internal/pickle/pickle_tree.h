@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "holdfast/format/internal/unpickler.h"
+#include "holdfast/format/internal/pickle/unpickler.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "holdfast/format/internal/pickle_archive.h"
+#include "holdfast/format/internal/pickle/pickle_archive.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -1,12 +1,12 @@
-#include "holdfast/format/internal/pickle_writer.h"
+#include "holdfast/format/internal/pickle/pickle_writer.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <vector>
 
-#include "holdfast/format/internal/pickle_opcodes.h"
-#include "holdfast/format/internal/torch_types.h"
+#include "holdfast/format/internal/pickle/pickle_opcodes.h"
+#include "holdfast/format/internal/pickle/torch_types.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "holdfast/format/internal/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/hdf5_handle.h"
+#include "holdfast/format/internal/hdf5/hdf5_handle.h"
 
 #include <new>
 #include <string>

@@ -12,8 +12,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "holdfast/format/internal/unpickler.h"
-#include "holdfast/format/internal/zip_reader.h"
+#include "holdfast/format/internal/pickle/unpickler.h"
+#include "holdfast/format/internal/zip/zip_reader.h"
 #include "holdfast/format/torch_archive.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
-#include "holdfast/format/internal/crc32.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/zip_layout.h"
+#include "holdfast/format/internal/zip/crc32.h"
+#include "holdfast/format/internal/zip/zip_layout.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

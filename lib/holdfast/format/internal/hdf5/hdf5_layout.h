@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "holdfast/format/internal/scratch_file.h"
+#include "holdfast/format/internal/hdf5/scratch_file.h"
 #include "holdfast/snapshot/tensor_spec.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
