@@ -1,4 +1,4 @@
-#include "holdfast/cli/doctor_checks.h"
+#include "holdfast/cli/commands/doctor_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // `holdfast diff` of weights: what it reads.
-#include "holdfast/cli/weights_diff.h"
+#include "holdfast/cli/weights/weights_diff.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
