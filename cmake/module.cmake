@@ -1,14 +1,15 @@
-# holdfast_module(<name> [TORCH] [DEPS <modules>] [LINK <external targets>])
+# holdfast_module(<name> [TORCH] [DEPS <modules>] [LINK <external targets>] [APART <folders>])
 #
-# The library of one folder under lib/holdfast: target holdfast_<name>, alias holdfast::<name>, from *.cc and
-# internal/*.cc (main.cc belongs to a program). DEPS must be allowed by layers.cmake and are linked publicly. LINK is private:
-# no public header includes any of it, and its definitions (such as XXH_INLINE_ALL) are none of a user's business. An
-# installed Holdfast asks for the libraries among them, and not for those that are headers only.
+# The library of one folder under lib/holdfast: target holdfast_<name>, alias holdfast::<name>, from its *.cc and those in
+# its folders. Left out: main.cc, which belongs to a program, and folders that are APART. DEPS must be allowed by
+# layers.cmake and are linked publicly. LINK is private: no public header includes any of it, and its definitions (such as
+# XXH_INLINE_ALL) are none of a user's business. An installed Holdfast asks for the libraries among them, and not for those
+# that are headers only.
 # With BUILD_SHARED_LIBS its objects (target in `holdfast_compiled`) go into libholdfast_core.so or libholdfast.so, and
 # holdfast_<name> only links that one. Those show what is HOLDFAST_EXPORT, so the module cli links the objects themselves.
 # A TORCH module is skipped with HOLDFAST_TORCH=OFF and uses the shared precompiled header.
 function(holdfast_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "DEPS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "DEPS;LINK;APART")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "holdfast_module(${name}): unexpected ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -28,8 +29,11 @@ function(holdfast_module name)
   endif()
 
   list(TRANSFORM arg_LINK REPLACE "^(nlohmann_json|xxhash|CLI11)::.+" "$<BUILD_INTERFACE:\\0>")
-  file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" *.cc internal/*.cc internal/*/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" *.cc */*.cc internal/*/*.cc)
   list(REMOVE_ITEM sources main.cc)
+  foreach(folder IN LISTS arg_APART)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
   set(target holdfast_${name})
   set(compiled ${target})
   set(scope PUBLIC)

@@ -1,6 +1,6 @@
 // The chart: one group of bars per state, one bar per way to make it durable; its length is the share of the
 // ceiling.
-#include "holdfast/cli/chart.h"
+#include "holdfast/cli/report/chart.h"
 
 #include "report.h"
 #include "statistics.h"

@@ -21,7 +21,7 @@
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/launch_environment.h"
-#include "holdfast/cli/listening_socket.h"
+#include "holdfast/cli/launch/listening_socket.h"
 #include "rank.h"
 
 namespace holdfast::bench { namespace {

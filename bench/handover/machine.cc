@@ -9,7 +9,7 @@
 #include "../shared/process_times.h"
 #include "../shared/seconds.h"
 #include "holdfast/base/error.h"
-#include "holdfast/cli/attended_child.h"
+#include "holdfast/cli/child/attended_child.h"
 #include "holdfast/store/standby_sign.h"
 
 namespace holdfast::bench {

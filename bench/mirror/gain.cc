@@ -4,7 +4,7 @@
 #include "disk.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/cli/chart.h"
+#include "holdfast/cli/report/chart.h"
 #include "holdfast/planning/interval_planner.h"
 #include "parts.h"
 

@@ -1,4 +1,4 @@
-#include "holdfast/cli/chart.h"
+#include "holdfast/cli/report/chart.h"
 
 #include <algorithm>
 #include <cstdio>

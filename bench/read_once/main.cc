@@ -22,7 +22,7 @@
 #include "../shared/rank_environment.h"
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/error.h"
-#include "holdfast/cli/listening_socket.h"
+#include "holdfast/cli/launch/listening_socket.h"
 #include "rank.h"
 #include "support/loop_volume.h"
 

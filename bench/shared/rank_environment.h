@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "holdfast/base/env.h"
-#include "holdfast/cli/listening_socket.h"
+#include "holdfast/cli/launch/listening_socket.h"
 
 namespace holdfast::bench {
 

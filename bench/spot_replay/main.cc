@@ -12,7 +12,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
-#include "holdfast/cli/table.h"
+#include "holdfast/cli/output/table.h"
 #include "lives.h"
 #include "replay.h"
 

@@ -5,8 +5,8 @@
 #include <functional>
 #include <sstream>
 
-#include "holdfast/format/internal/pickle_writer.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/pickle/pickle_writer.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 #include "holdfast/staging/run_record.h"
 #include "holdfast/store/names.h"
 #include "support/foreign_python.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/checkpoint/checkpointer.h"
 #include "support/ledger_text.h"
 #include "support/memory_source.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "cli/supervised.h"
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 #include "support/child_process.h"
 
 namespace holdfast::test { namespace {

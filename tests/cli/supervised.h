@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 #include "support/subprocess.h"

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "bytes_file.h"
-#include "holdfast/format/internal/zip_reader.h"
+#include "holdfast/format/internal/zip/zip_reader.h"
 #include "holdfast/format/layout.h"
 #include "holdfast/staging/run_record.h"
 #include "sealed_file.h"

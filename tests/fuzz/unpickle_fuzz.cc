@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "bytes_file.h"
-#include "holdfast/format/internal/unpickler.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/pickle/unpickler.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 #include "holdfast/format/torch_archive.h"
 #include "memory_budget.h"
 #include "support/memory_file_system.h"

@@ -16,9 +16,9 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/json.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/mutex.h"
-#include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/system/machine.h"
+#include "holdfast/base/system/stderr_writer.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 

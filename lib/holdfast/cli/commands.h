@@ -1,6 +1,6 @@
-// The commands of the program `holdfast`, one source file each. No command changes a checkpoint. `prune`
-// deletes some by the rules of retention; `mirror` and `fetch` copy them; `export`, `import` and `probe`
-// write new files.
+// The commands of the program `holdfast`, one source file each in commands/. No command changes a checkpoint.
+// `prune` deletes some by the rules of retention; `mirror` and `fetch` copy them; `export`, `import` and
+// `probe` write new files.
 //
 // add_<command> describes the options to CLI11. If the user chooses the command, it stores the function to
 // run in `chosen`. That function prints the result to standard output and returns the exit code.

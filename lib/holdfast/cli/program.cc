@@ -10,7 +10,7 @@
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/commands.h"
-#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/output/json_output.h"
 #include "holdfast/cli/version.h"
 
 namespace holdfast { inline namespace v0_2 {

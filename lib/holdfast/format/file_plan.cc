@@ -11,10 +11,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/hdf5_layout.h"
+#include "holdfast/format/internal/hdf5/hdf5_layout.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
+#include "holdfast/format/internal/hdf5/scratch_file.h"
 #include "holdfast/format/internal/index_json.h"
-#include "holdfast/format/internal/root_attributes.h"
-#include "holdfast/format/internal/scratch_file.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/format/file_plan.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/root_attributes.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/tensor_copy.h"
 

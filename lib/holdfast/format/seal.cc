@@ -5,10 +5,10 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
 #include "holdfast/format/internal/header.h"
 #include "holdfast/format/internal/index_json.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/root_attributes.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/optimizer_import.h"
-#include "holdfast/format/internal/pickle_tensor.h"
-#include "holdfast/format/internal/pickle_tree.h"
+#include "holdfast/format/internal/import/optimizer_import.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tree.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/state_dict.h"
 #include "holdfast/snapshot/digested_tensors.h"

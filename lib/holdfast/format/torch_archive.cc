@@ -8,10 +8,10 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/crc32.h"
 #include "holdfast/format/internal/foreign_snapshot.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/workers.h"
+#include "holdfast/format/internal/zip/crc32.h"
 #include "holdfast/format/layout.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "holdfast/format/internal/pickle_writer.h"
+#include "holdfast/format/internal/pickle/pickle_writer.h"
 #include "holdfast/format/internal/segments.h"
 #include "holdfast/format/internal/tensor_copy.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {

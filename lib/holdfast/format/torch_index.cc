@@ -3,11 +3,11 @@
 #include <unordered_set>
 
 #include "holdfast/base/utf8.h"
-#include "holdfast/format/internal/pickle_archive.h"
-#include "holdfast/format/internal/pickle_tensor.h"
-#include "holdfast/format/internal/pickle_tree.h"
+#include "holdfast/format/internal/pickle/pickle_archive.h"
+#include "holdfast/format/internal/pickle/pickle_tensor.h"
+#include "holdfast/format/internal/pickle/pickle_tree.h"
 #include "holdfast/format/internal/segments.h"
-#include "holdfast/format/internal/zip_reader.h"
+#include "holdfast/format/internal/zip/zip_reader.h"
 #include "holdfast/format/torch_archive.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/pickle_writer.h"
+#include "holdfast/format/internal/pickle/pickle_writer.h"
 #include "holdfast/format/state_dict.h"
 #include "holdfast/format/torch_export.h"
 

@@ -10,7 +10,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/internal/announced_end.h"
 #include "holdfast/interruption/internal/signal_latch.h"

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/interruption/notice_file.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -4,10 +4,10 @@
 #include <exception>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/thread/block_signals.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
-#include "holdfast/base/thread_role.h"
+#include "holdfast/base/thread/thread_role.h"
 #include "holdfast/interruption/internal/risk_hook.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/seconds.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/store/standby_sign.h"

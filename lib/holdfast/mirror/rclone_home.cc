@@ -9,7 +9,7 @@
 #include <random>
 
 #include "holdfast/base/log.h"
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/mirror/kernel_files.h"

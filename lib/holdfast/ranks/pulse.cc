@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/ranks/rank_names.h"
 #include "holdfast/ranks/signs_of_life.h"
 

@@ -3,9 +3,9 @@
 #include <exception>
 #include <system_error>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/ranks/rank_group.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

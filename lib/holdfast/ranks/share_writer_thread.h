@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "holdfast/base/mutex.h"
-#include "holdfast/base/thread_role.h"
+#include "holdfast/base/thread/thread_role.h"
 #include "holdfast/ranks/shared_write.h"
 #include "holdfast/writing/save_handle_shared.h"
 

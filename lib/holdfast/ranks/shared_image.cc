@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/snapshot/shared_arena.h"
 

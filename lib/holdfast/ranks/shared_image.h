@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/snapshot/arena.h"
 #include "holdfast/snapshot/digest.h"

@@ -11,7 +11,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/snapshot/digest.h"
 #include "holdfast/store/names.h"

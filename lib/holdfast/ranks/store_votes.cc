@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/ranks/gathering.h"
 #include "holdfast/ranks/store_line.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/snapshot/internal/digest_kernel.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -3,8 +3,8 @@
 #include <exception>
 #include <utility>
 
-#include "holdfast/base/beside_training.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/thread/beside_training.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

@@ -6,8 +6,8 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
 #include "holdfast/base/owner_process.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/io/volume_probe.h"
 #include "holdfast/store/attempt.h"

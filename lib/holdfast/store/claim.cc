@@ -6,7 +6,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/json.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/internal/run_directory.h"

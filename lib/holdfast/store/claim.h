@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 #include "holdfast/io/file_system.h"
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/verifier.h"

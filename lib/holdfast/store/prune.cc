@@ -7,7 +7,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/base/exit_code.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 #include "holdfast/base/text.h"
 #include "holdfast/store/attempt.h"
 #include "holdfast/store/claim.h"

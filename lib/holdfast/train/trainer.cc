@@ -11,7 +11,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/sum_over_ranks.h"

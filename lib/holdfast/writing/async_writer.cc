@@ -7,10 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/writing/internal/file_commit.h"
 #include "holdfast/writing/save_handle_shared.h"
 

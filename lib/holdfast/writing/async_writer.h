@@ -24,7 +24,7 @@
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
 #include "holdfast/base/owner_process.h"
-#include "holdfast/base/thread_role.h"
+#include "holdfast/base/thread/thread_role.h"
 #include "holdfast/ledger/ledger.h"
 #include "holdfast/ledger/loss_ring.h"
 #include "holdfast/store/checkpoint_store.h"

@@ -13,9 +13,9 @@
 #include <optional>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/clock.h"
 #include "holdfast/base/mutex.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/writing/save_handle_shared.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

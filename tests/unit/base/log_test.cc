@@ -19,7 +19,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/json.h"
-#include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/system/stderr_writer.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { namespace {

@@ -1,4 +1,4 @@
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "holdfast/base/own_stacks.h"
+#include "holdfast/base/process/own_stacks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "holdfast/base/block_signals.h"
+#include "holdfast/base/thread/block_signals.h"
 
 namespace holdfast { namespace {
 

@@ -1,4 +1,4 @@
-#include "holdfast/base/process_identity.h"
+#include "holdfast/base/process/process_identity.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/ledger/goodput.h"
 #include "rig.h"

@@ -1,4 +1,4 @@
-#include "holdfast/cli/doctor_checks.h"
+#include "holdfast/cli/commands/doctor_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "holdfast/base/loaded_library.h"
+#include "holdfast/base/system/loaded_library.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
 

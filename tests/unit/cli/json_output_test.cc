@@ -1,5 +1,5 @@
 // What --json prints: UTF-8, and nothing that controls a terminal.
-#include "holdfast/cli/json_output.h"
+#include "holdfast/cli/output/json_output.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "holdfast/cli/launch_verdict.h"
+#include "holdfast/cli/launch/launch_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The mirror beside a supervised training, where the machine allows it no process for a moment.
-#include "holdfast/cli/mirror_process.h"
+#include "holdfast/cli/mirror/mirror_process.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -10,7 +10,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "holdfast/cli/attended_child.h"
+#include "holdfast/cli/child/attended_child.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {

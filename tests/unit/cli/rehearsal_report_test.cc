@@ -1,5 +1,5 @@
 // What a rehearsal calls lost.
-#include "holdfast/cli/rehearsal_report.h"
+#include "holdfast/cli/trial/rehearsal_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

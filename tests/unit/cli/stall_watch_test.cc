@@ -1,4 +1,4 @@
-#include "holdfast/cli/stall_watch.h"
+#include "holdfast/cli/supervise/stall_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "holdfast/cli/status_report.h"
+#include "holdfast/cli/report/status_report.h"
 
 namespace holdfast { namespace {
 

@@ -1,5 +1,5 @@
 // Which moments `holdfast check` interrupts.
-#include "holdfast/cli/trial_story.h"
+#include "holdfast/cli/trial/trial_story.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // `holdfast diff` of weights: what it reads.
-#include "holdfast/cli/weights_diff.h"
+#include "holdfast/cli/weights/weights_diff.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "holdfast/base/exit_code.h"
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "holdfast/cli/announced_ends.h"
-#include "holdfast/cli/rehearsal_report.h"
-#include "holdfast/cli/restart_policy.h"
+#include "holdfast/cli/run/announced_ends.h"
+#include "holdfast/cli/supervise/restart_policy.h"
+#include "holdfast/cli/trial/rehearsal_report.h"
 #include "support/ledger_text.h"
 
 namespace holdfast::test { namespace {

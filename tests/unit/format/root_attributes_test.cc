@@ -1,5 +1,5 @@
 // The root group's attributes, which h5py shows as file.attrs.
-#include "holdfast/format/internal/root_attributes.h"
+#include "holdfast/format/internal/hdf5/root_attributes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

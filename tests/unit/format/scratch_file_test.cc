@@ -1,4 +1,4 @@
-#include "holdfast/format/internal/scratch_file.h"
+#include "holdfast/format/internal/hdf5/scratch_file.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

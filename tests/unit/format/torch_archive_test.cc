@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "holdfast/format/internal/little_endian.h"
-#include "holdfast/format/internal/pickle_opcodes.h"
-#include "holdfast/format/internal/pickle_writer.h"
-#include "holdfast/format/internal/unpickler.h"
-#include "holdfast/format/internal/zip_writer.h"
+#include "holdfast/format/internal/pickle/pickle_opcodes.h"
+#include "holdfast/format/internal/pickle/pickle_writer.h"
+#include "holdfast/format/internal/pickle/unpickler.h"
+#include "holdfast/format/internal/zip/zip_writer.h"
 #include "support/memory_file_system.h"
 #include "support/subprocess.h"
 

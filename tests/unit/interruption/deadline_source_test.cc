@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "holdfast/base/error.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/io/line_file.h"
 #include "support/captured_log.h"
 #include "support/quiet_call.h"

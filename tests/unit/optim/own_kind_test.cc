@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "holdfast/base/error.h"
-#include "holdfast/format/internal/optimizer_import.h"
+#include "holdfast/format/internal/import/optimizer_import.h"
 #include "holdfast/optim/lamb.h"
 #include "holdfast/optim/make_optimizer.h"
 #include "holdfast/state/optimizer_fields.h"
@@ -154,7 +154,7 @@ TEST(OwnKind, TheImportKnowsTheSlotsOfEveryKind) {
       }
       EXPECT_EQ(row.counts, kind->step(*state) == 7);
     }
-    EXPECT_THAT(imported, ElementsAreArray(slots)) << "format/internal/optimizer_import.cc";
+    EXPECT_THAT(imported, ElementsAreArray(slots)) << "format/internal/import/optimizer_import.cc";
   }
   EXPECT_EQ(found, internal::kinds_of_optimizers().size());
 }

@@ -3,8 +3,8 @@
 #include <exception>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/checkpoint/internal/end_record.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/thread/block_signals.h"
 #include "holdfast/store/stall_evidence.h"
 
 namespace holdfast { inline namespace v0_2 {

@@ -16,7 +16,7 @@
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/distributed/internal/c10d_store.h"
 #include "holdfast/distributed/internal/listening.h"

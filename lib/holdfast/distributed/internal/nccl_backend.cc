@@ -15,7 +15,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #else
 #include "holdfast/base/error.h"
 #endif

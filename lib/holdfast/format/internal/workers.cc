@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "holdfast/base/block_signals.h"
 #include "holdfast/base/mutex.h"
+#include "holdfast/base/thread/block_signals.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 

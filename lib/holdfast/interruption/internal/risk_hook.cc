@@ -12,7 +12,7 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/stderr_writer.h"
+#include "holdfast/base/system/stderr_writer.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <utility>
 
-#include "holdfast/base/random_bytes.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/store/names.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/end_record.h"
 #include "holdfast/ledger/loss_search.h"

@@ -4,7 +4,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {

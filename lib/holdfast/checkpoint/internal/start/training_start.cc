@@ -5,7 +5,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
-#include "holdfast/base/machine.h"
+#include "holdfast/base/system/machine.h"
 #include "holdfast/base/text.h"
 #include "holdfast/ledger/ledger_reader.h"
 #include "holdfast/snapshot/shared_arena.h"

@@ -1,0 +1,50 @@
+#include "holdfast/cli/run/run_news.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "holdfast/base/error.h"
+#include "holdfast/base/system/machine.h"
+#include "holdfast/base/text.h"
+#include "holdfast/cli/files/examine.h"
+#include "holdfast/cli/run/announced_ends.h"
+
+namespace holdfast { inline namespace v0_2 {
+
+RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber since, const Clock& clock) {
+  RunNews news;
+  const std::string name = shown(directory);
+  try {
+    const auto run = FileSystem::real().open_directory(directory, false);
+    // A directory that is missing is an answer, not an error: the first start makes it.
+    if (run) news.attempts = attempt_words(*run, since);
+    news.readable = true;
+    if (news.attempts.empty()) {
+      news.silence = run ? "nobody has ever trained in " + name : "there is no " + name;
+      return news;
+    }
+    const AttemptWord& newest = news.attempts.front();
+    const LedgerLife life = read_life(newest.attempt, *run);
+    std::optional<WallTime> sign = life.last_wall;
+    // Ledger and state are written at different times: the newer one counts.
+    if (const auto told = newest.state ? parse_utc(newest.state->time) : std::nullopt) {
+      sign = sign ? std::max(*sign, *told) : *told;
+    }
+    if (sign) news.silent_for = std::chrono::duration_cast<Duration>(clock.wall_now() - *sign);
+    if (!newest.state) {
+      news.silence = "attempt " + std::to_string(newest.attempt) + " has written nothing in " + name;
+      return news;
+    }
+    const bool left = newest.state->phase == RunPhase::interrupted;
+    news.time_is_over = own_time_is_over(life, left, clock.wall_now());
+    // A deadline is about one machine and one boot; another machine's deadline must not delay a restart here.
+    if (newest.state->boot_id != boot_id() || newest.state->boot_id.empty()) return news;
+    // On the steady clock, because the wall clock may be set meanwhile.
+    if (const auto ends = machine_ends(life)) news.deadline = clock.now() + (*ends - clock.wall_now());
+  } catch (const std::exception& error) {
+    news.silence = what_of(error);
+  }
+  return news;
+}
+
+}}  // namespace holdfast::v0_2
