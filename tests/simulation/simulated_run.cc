@@ -166,6 +166,7 @@ void SimulatedRun::start_attempt() {
                                   .on_device = has(by_device),
                                   .mirrored = has(mirror),
                                   .late_results = has(late_results),
+                                  .second_image = has(two_images),
                                   .resumed = from,
                                   .resumed_durable = !store_.empty(),
                                   .started = steady(now_)});
@@ -224,8 +225,30 @@ void SimulatedRun::plan_trouble(Ms horizon) {
                  left, lives, gone);
       });
       if (asks) after(at + no_room, [this] { ask_for_a_save(0); });
+      for (std::uint64_t again = 0; again < 2; ++again) {
+        const std::uint64_t of = k * 4 + again;
+        if (!happens(repeats, of, 60)) continue;
+        const Ms later = between(26, of, 50, left + 80'000);
+        if (later < gone) {
+          after(at + later, [=, this] {
+            repeat(r, {.source = static_cast<int>(i), .kind = NoticeKind::deadline, .policy = policy_}, of);
+          });
+        }
+      }
+      for (int other = 0; has(callback) && other < world_; ++other) {
+        const std::uint64_t of = k * 16 + static_cast<std::uint64_t>(other);
+        after(at + between(27, of, 1, 8'000), [=, this] { answer(other, of); });
+      }
     }
     if (happens(power, k, 20)) after(between(14, k, 0, horizon), [=, this] { kill(r); });
+    if (happens(risk, k, 50)) {
+      after(between(28, k, 0, horizon), [=, this] {
+        ++requests_;
+        give(r, NoticeHeard{.source = 60, .kind = NoticeKind::at_risk});
+      });
+      after(between(29, k, 0, horizon),
+            [=, this] { give(r, NoticeHeard{.source = 61, .kind = NoticeKind::thawed}); });
+    }
     if (happens(request, k, 60)) after(between(15, k, 0, horizon), [this, r] { ask_for_a_save(r); });
   }
   const std::uint64_t k = key(7);
@@ -315,9 +338,12 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
                 notice.hibernates ? " (sleep)" : "", static_cast<long long>(ms(notice.at) - now_),
                 static_cast<long long>(left), static_cast<long long>(gone), lives ? ", lives" : "");
   }
-  const std::size_t mark = x.ends.size();
-  x.ends.push_back(
-      {.at = ms(notice.at), .named = !notice.guessed, .sleeps = notice.hibernates, .told = now_});
+  x.ends.push_back({.source = notice.source,
+                    .at = ms(notice.at),
+                    .announced = ms(notice.at),
+                    .named = !notice.guessed,
+                    .sleeps = notice.hibernates,
+                    .told = now_});
   const Ms told_at = now_;
   const int count = told_;
   if (notice.kind == NoticeKind::stop && open_ends_ == 1 && told_ == 1)
@@ -326,7 +352,9 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
   give(r, notice);
   if (gone < left) {
     after(gone, [=, this] {
-      rank(r).ends[mark].withdrawn = now_;
+      for (Announced& end : rank(r).ends) {
+        if (end.source == notice.source) end.withdrawn = std::min(end.withdrawn, now_);
+      }
       --open_ends_;
       give(r, NoticeHeard{.source = notice.source, .kind = NoticeKind::withdrawn});
       // What was asked for while there was no room is saved now.
@@ -351,6 +379,47 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
     }
     give(r, MachineWoke{});
   });
+}
+
+// A source tells of its end again: sooner, later, by name, or as a sleep.
+void SimulatedRun::repeat(int r, NoticeHeard notice, std::uint64_t k) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited) return;
+  const Ms left = between(31, k, 1'000, 200'000);
+  notice.at = steady(now_ + left);
+  notice.guessed = draw(32, k) % 3 == 0;
+  notice.hibernates = has(hibernate) && draw(33, k) % 3 == 0;
+  ++told_;
+  only_sleeps_ = only_sleeps_ && notice.hibernates;
+  any_hibernation_ = any_hibernation_ || notice.hibernates;
+  tell("hears again of an end in ms", r, left);
+  Announced news{.source = notice.source,
+                 .at = now_ + left,
+                 .announced = now_ + left,
+                 .named = !notice.guessed,
+                 .sleeps = notice.hibernates,
+                 .told = now_};
+  for (Announced& before : x.ends) {
+    if (before.source != notice.source || before.withdrawn <= now_) continue;
+    const bool passed = before.at <= now_;
+    const bool counts = before.named == news.named ? news.at < before.at : news.named;
+    if (!passed) news.sleeps = before.sleeps = before.sleeps && news.sleeps;
+    // A source repeats the sleep from which the machine has woken.
+    const bool repeated = passed && before.sleeps && news.sleeps && news.at <= before.announced;
+    (!repeated && (passed || counts) ? before : news).withdrawn = now_;
+  }
+  x.ends.push_back(news);
+  give(r, notice);
+}
+
+// The program's callback decides what to do about the end that stands.
+void SimulatedRun::answer(int r, std::uint64_t k) {
+  const Rank& x = rank(r);
+  if (!x.alive || x.exited) return;
+  const run::RunEnds::End* const end = x.core->ends().standing();
+  if (end == nullptr) return;
+  constexpr OnNotice kAnswers[] = {OnNotice::train_on, OnNotice::wait, OnNotice::exit};
+  give(r, NoticeAnswered{.source = end->source, .seen = end->seen, .policy = kAnswers[draw(34, k) % 3]});
 }
 
 // Only where this is the only notice, and no fault of the disk or the network delays the answer.
@@ -435,7 +504,8 @@ void SimulatedRun::call(int r, Call which, const Event& event) {
   x.call_since = now_;
   if (which == Call::finish && r == 0) {
     finish_at_ = now_;
-    busy_at_finish_ = disk_.busy || (x.image.used && !x.image.complete);
+    busy_at_finish_ = disk_.busy || std::any_of(x.images.begin(), x.images.end(),
+                                                [](const auto& image) { return !image.second.complete; });
     last_tried_ = false;
   }
   promise(Promise::training_is_not_approved, !x.approved,
@@ -489,11 +559,15 @@ void SimulatedRun::step_done(int r, Step step) {
     const NoticeHeard end{.source = 7, .at = steady(now_ + 110'000), .guessed = true, .policy = policy_};
     announce(0, end, 300'000, true, between(13, key(901), 20'000, 60'000));
   }
-  if (step < x.quiet.before && steady(now_) < x.quiet.until) {
+  Keep keep = Keep::nothing;
+  if (has(epochs) && step == last_) keep = Keep::last;
+  if (has(epochs) && step < last_ && world_ == 1 && step % 20 == 0) keep = Keep::epoch;
+  if (keep == Keep::nothing && step < x.quiet.before && steady(now_) < x.quiet.until) {
     ++counted.quiet_steps;
     return next(r, Call::step, false);
   }
-  call(r, Call::step, StepDone{.step = step, .took = std::chrono::milliseconds(now_ - x.step_began)});
+  call(r, Call::step,
+       StepDone{.step = step, .took = std::chrono::milliseconds(now_ - x.step_began), .keep = keep});
 }
 
 void SimulatedRun::check_overdue(Step step) {
@@ -536,7 +610,13 @@ void SimulatedRun::next(int r, Call done, bool stop) {
       const bool disturbed = x.live != x.truth[static_cast<std::size_t>(x.step)];
       const bool gives_up =
           x.core->leaving() || (disturbed && draw(44, key(static_cast<std::uint64_t>(x.step))) % 2 != 0);
-      return gives_up ? call(r, Call::finish, FinishCalled{x.step}) : begin_step(r);
+      if (gives_up) return call(r, Call::finish, FinishCalled{x.step});
+      if (!disturbed && draw(47, key(static_cast<std::uint64_t>(x.step))) % 4 == 0 &&
+          !std::exchange(x.evaluated_again, true)) {
+        return call(r, Call::evaluation_begin, EvaluationBegun{.step = x.step, .again = true});
+      }
+      x.evaluated_again = false;
+      return begin_step(r);
     }
     case Call::save:
     case Call::best:
@@ -550,6 +630,10 @@ void SimulatedRun::next(int r, Call done, bool stop) {
 void SimulatedRun::after_step_returned(int r, bool stop) {
   Rank& x = rank(r);
   const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
+  // At the end of an epoch the program loads its best weights, where an image holds the boundary.
+  const bool held = world_ == 1 && has(epochs) && (x.core->holds_image() || x.core->is_safe());
+  const bool changes = held && (x.step % 20 == 0 || x.step >= last_) && draw(45, k) % 2 == 0;
+  if (changes) x.live = mix(x.live, 'b');
   if (stop || x.step >= last_) {
     if (!stop && faulty() && happens(torn_finish, k, 50)) {
       torn_called_ = true;
@@ -561,6 +645,7 @@ void SimulatedRun::after_step_returned(int r, bool stop) {
     }
     return call(r, Call::finish, FinishCalled{x.step});
   }
+  if (changes) return begin_step(r);
   if (has(evaluations) && x.step % evaluate_every_ == 0) {
     return after(between(40, k + static_cast<std::uint64_t>(r), 0, 300),
                  [this, r] { call(r, Call::evaluation_begin, EvaluationBegun{rank(r).step}); });
@@ -592,8 +677,10 @@ void SimulatedRun::evaluate(int r, Call done, bool stop) {
   }
   after(between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_), [=, this] {
     if (!ends) return call(r, Call::tick, Ticked{});
-    if (!thrown) rank(r).live = rank(r).truth[static_cast<std::size_t>(rank(r).step)];
-    call(r, Call::evaluation_end, EvaluationEnded{thrown});
+    const bool cut_short = thrown && draw(46, k) % 3 == 0;
+    if (!thrown || (cut_short && world_ > 1))
+      rank(r).live = rank(r).truth[static_cast<std::size_t>(rank(r).step)];
+    call(r, Call::evaluation_end, EvaluationEnded{.thrown = thrown && !cut_short, .cut_short = cut_short});
   });
 }
 

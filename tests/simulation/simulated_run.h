@@ -42,7 +42,8 @@ inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the rea
   fault(guess) fault(withdraw) fault(outlive) fault(hibernate) fault(power) fault(stop) fault(vote_late)           \
   fault(vote_lost) fault(evaluation_throws) fault(spoil) fault(supersede) fault(request) fault(torn_finish)        \
   fault(stage_fails) fault(no_update_call) fault(long_step) fault(slow_tidy) fault(by_time) fault(by_device)       \
-  fault(automatic) fault(mirror) fault(write_limit) fault(late_results) fault(best) fault(on_save) fault(standby)
+  fault(automatic) fault(mirror) fault(write_limit) fault(late_results) fault(best) fault(on_save) fault(standby)   \
+  fault(repeats) fault(callback) fault(risk) fault(two_images) fault(epochs) fault(parts)
 #define HOLDFAST_PROMISES(promise)                                                                                 \
   promise(acknowledged_is_durable) promise(acknowledged_is_kept) promise(checkpoint_is_a_boundary)                 \
   promise(named_end_forbids) promise(notice_is_answered) promise(stop_ends_in_time) promise(run_goes_on)           \
@@ -87,14 +88,14 @@ class SimulatedRun {
 
  private:
   struct Image {
-    bool used = false, complete = false;
+    bool complete = false;
     run::Copy copy{};
-    int id = 0;
     Step step = -1;
     std::uint64_t content = 0;
   };
   struct Announced {
-    Ms at = 0;
+    int source = 0;
+    Ms at = 0, announced = 0;  // a sleep's end may come sooner than it was announced
     bool named = false, sleeps = false;
     Ms withdrawn = kFar;
     Ms told = 0;
@@ -111,8 +112,9 @@ class SimulatedRun {
     std::uint64_t live = 0;            // memory
     std::vector<std::uint64_t> truth;  // what each boundary holds
     bool result_known = true;
-    Image image;
-    bool writing = false;  // from Write to SaveEnded
+    std::map<int, Image> images;  // in use
+    bool writing = false;         // from Write to SaveEnded
+    int write_image = 0;
     int write_id = 0, write_round = 0;
     Step write_step = -1;
     int posted = 0, ticks = 0;
@@ -123,7 +125,7 @@ class SimulatedRun {
     std::vector<Announced> ends;
     bool pausing = false, approved = false, limited = true;
     bool stop_told = false;
-    bool best_measured = false;
+    bool best_measured = false, evaluated_again = false;
     int evaluations = 0;
     bool asked_in_evaluation = false;
     bool whole_evaluation = false;  // memory held the boundary when it began
@@ -160,6 +162,8 @@ class SimulatedRun {
   void start_attempt();
   void plan_trouble(Ms horizon);
   void announce(int r, run::NoticeHeard notice, Ms left, bool lives, Ms gone);
+  void repeat(int r, run::NoticeHeard notice, std::uint64_t k);
+  void answer(int r, std::uint64_t k);
   void check_answer(int r, const run::NoticeHeard& notice, Ms left, Ms gone, bool lives, Ms told_at);
   void ask_for_a_save(int r);
   void stop_at_the_end();

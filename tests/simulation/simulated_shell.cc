@@ -36,16 +36,13 @@ void SimulatedRun::perform(int r, const ReadResult& /*action*/) { rank(r).result
 
 void SimulatedRun::perform(int r, const Stage& action) {
   Rank& x = rank(r);
-  promise(Promise::one_image, !x.image.used, "a second image of the state");
+  promise(Promise::one_image, x.images.size() < (has(two_images) && r == 0 ? 2U : 1U),
+          "one image of the state too many");
   promise(Promise::result_is_read, x.result_known, "the state is copied before its late result is known");
   const bool by_device = action.copy == run::Copy::by_device;
   const std::uint64_t k = key(static_cast<std::uint64_t>(action.image)) + static_cast<std::uint64_t>(r);
-  x.image = {.used = true,
-             .complete = !by_device,
-             .copy = action.copy,
-             .id = action.image,
-             .step = action.step,
-             .content = x.live};
+  Image& image = x.images[action.image];
+  image = {.complete = !by_device, .copy = action.copy, .step = action.step, .content = x.live};
   if (action.for_save) {
     x.open.emplace(action.image, action.step);
     if (r == 0) {
@@ -65,14 +62,15 @@ void SimulatedRun::perform(int r, const Stage& action) {
                   : by_device                     ? between(50, k, 0, 20)
                                                   : 0;
   if (action.for_save && r == 0 && ok) stalls_.push_back(took);
-  after(took, [=, this] { give(r, Staged{action.image, ok}); });
-  if (!ok) x.image.complete = true;
+  const bool part = action.for_save && world_ > 1 && has(parts);
+  after(took, [=, this] { give(r, Staged{.image = action.image, .ok = ok, .part = part}); });
+  if (!ok) image.complete = true;
   if (!by_device || !ok) return;
   const bool arrives = !(faulty() && happens(stage_fails, k + 1, 5));
   after(took + between(58, k, 1, 3'000), [=, this] {
-    Image& image = rank(r).image;
-    if (!image.used || image.id != action.image) return;
-    image.complete = true;
+    const auto arriving = rank(r).images.find(action.image);
+    if (arriving == rank(r).images.end()) return;
+    arriving->second.complete = true;
     give(r, Arrived{action.image, arrives});
   });
 }
@@ -95,19 +93,21 @@ void SimulatedRun::perform(int r, const CloseCopy& action) {
   Rank& x = rank(r);
   promise(Promise::result_is_read, x.result_known || x.in_call == Call::update,
           "a copy ends before its late result is known");
-  const bool intact = x.live == x.image.content;
+  Image& image = x.images[action.image];
+  const bool intact = x.live == image.content;
   // What the copy's thread found of memory that has changed.
-  if (draw(51, key(static_cast<std::uint64_t>(action.image))) % 2 != 0) x.image.content = x.live;
-  x.image.copy = run::Copy::whole;
+  if (draw(51, key(static_cast<std::uint64_t>(action.image))) % 2 != 0) image.content = x.live;
+  image.copy = run::Copy::whole;
   after(0, [=, this] { give(r, CopyClosed{action.image, intact}); });
 }
 
 void SimulatedRun::perform(int r, const FreeImage& action) {
-  Image& image = rank(r).image;
-  const bool read = rank(r).writing && rank(r).write_step == image.step;
-  promise(Promise::image_is_free, image.id == action.image && !read && image.complete,
+  auto& images = rank(r).images;
+  const auto freed = images.find(action.image);
+  const bool read = rank(r).writing && rank(r).write_image == action.image;
+  promise(Promise::image_is_free, freed != images.end() && !read && freed->second.complete,
           "an image was freed that is in use");
-  image.used = false;
+  images.erase(freed);
 }
 
 // The disk.
@@ -120,16 +120,18 @@ void SimulatedRun::perform(int r, const Write& action) {
     x.written_at[action.step] = now_;
   }
   promise(Promise::one_write, !x.writing && !(r == 0 && disk_.busy), "a second write in flight");
-  const bool own =
-      x.image.used && x.image.id == action.image && x.image.step == action.step && x.image.complete;
-  promise(Promise::write_has_its_image, own, "a write without its whole image");
-  if (x.image.copy == run::Copy::beside_step) x.image.content = x.live;  // never closed: the copy runs on
+  const auto own = x.images.find(action.image);
+  const bool whole = own != x.images.end() && own->second.step == action.step && own->second.complete;
+  promise(Promise::write_has_its_image, whole, "a write without its whole image");
+  Image& image = own->second;
+  if (image.copy == run::Copy::beside_step) image.content = x.live;  // never closed: the copy runs on
   x.open.emplace(action.save, action.step);
   x.writing = true;
   x.write_id = action.save;
+  x.write_image = action.image;
   x.write_step = action.step;
   x.write_round = action.round;
-  shares_[action.step][r] = x.image.content;
+  shares_[action.step][r] = image.content;
   if (r != 0) {
     const auto ended = ended_.find(action.round);
     if (declined_.count(action.round) > 0) {
@@ -530,7 +532,8 @@ void SimulatedRun::check_exit(int r, int code) {
 bool SimulatedRun::named_end_within(Ms within) const {
   for (const Rank& x : ranks_) {
     for (const Announced& end : x.ends) {
-      const bool stands = policy_ == OnNotice::exit || has(standby) || now_ < end.withdrawn + 60'000;
+      const bool stands =
+          policy_ == OnNotice::exit || has(standby) || has(callback) || now_ < end.withdrawn + 60'000;
       if (end.named && stands && end.at - now_ < within) return true;
     }
   }

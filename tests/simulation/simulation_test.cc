@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
         HOLDFAST_BUG(takes_a_sleep_for_an_end, 1000), HOLDFAST_BUG(repeats_a_failed_last_save_at_once, 1000),
         HOLDFAST_BUG(counts_a_step_after_the_end, 6000), HOLDFAST_BUG(gives_up_at_the_end_of_another, 1000),
         HOLDFAST_BUG(ends_broken_evaluations_with_74, 1000),
-        HOLDFAST_BUG(tries_no_more_in_an_evaluation, 1000), HOLDFAST_BUG(approves_before_durable, 1000),
+        HOLDFAST_BUG(tries_no_more_in_an_evaluation, 6000), HOLDFAST_BUG(approves_before_durable, 1000),
         HOLDFAST_BUG(forgets_the_way_home, 6000), HOLDFAST_BUG(never_learns_an_interval, 1000),
         HOLDFAST_BUG(leaves_the_machine_approved, 1000), HOLDFAST_BUG(keeps_the_run_from_a_standby, 6000)),
     [](const auto& info) { return std::string(info.param.name); });

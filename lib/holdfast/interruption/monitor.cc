@@ -244,16 +244,20 @@ void Monitor::announce(const Notice& notice, const Source* from) {
     announced_.push_back(std::move(announced));
     return;
   }
-  if (std::exchange(known->dismissed, false)) {
-    known->notice = notice;
+  Notice& before = known->notice;
+  // What has passed hides nothing that the source tells now.
+  const bool passed = *before.deadline <= *notice.seen;
+  if (std::exchange(known->dismissed, false) || passed) {
+    before = notice;
     return;
   }
-  // The earlier deadline counts, and an end counts more than a sleep.
-  known->notice.hibernates = known->notice.hibernates && notice.hibernates;
-  if (*notice.deadline >= *known->notice.deadline) return;
-  known->notice.deadline = notice.deadline;
-  known->notice.guessed = notice.guessed;
-  known->notice.text = notice.text;
+  // An end counts more than a sleep, and a named time more than a guess; of two such the earlier counts.
+  before.hibernates = before.hibernates && notice.hibernates;
+  const bool counts = before.guessed == notice.guessed ? *notice.deadline < *before.deadline : before.guessed;
+  if (!counts) return;
+  before.deadline = notice.deadline;
+  before.guessed = notice.guessed;
+  before.text = notice.text;
 }
 
 bool Monitor::latch(const Notice& notice, const Source* from) {

@@ -205,6 +205,7 @@ bool RunCore::keep_boundary() {
   const Keep keep = std::exchange(keep_, Keep::nothing);
   if (keep == Keep::nothing || !leads() || options_.needs_others || image_.held || safe()) return false;
   keeping_ = keep;
+  settle_result();
   if (!close_copy()) image_to_keep();
   return true;
 }

@@ -59,11 +59,13 @@ void RunEnds::hear(const NoticeHeard& notice, SteadyTime now) {
   } else if (known->dismissed) {
     // A source repeats what was dismissed; only a later end, or an end after a sleep, is news.
     if (end.at > known->at || (known->hibernates && !end.hibernates)) *known = end;
+  } else if (known->at <= now) {
+    *known = end;  // what has passed hides nothing that the source tells now
   } else {
-    // The earlier end counts, and an end counts more than a sleep.
+    // An end counts more than a sleep, and a named time more than a guess; of two such the earlier counts.
     known->hibernates = known->hibernates && end.hibernates;
     known->policy = end.policy;
-    if (end.at < known->at) {
+    if (known->guessed == end.guessed ? end.at < known->at : known->guessed) {
       known->at = end.at;
       known->guessed = end.guessed;
     }

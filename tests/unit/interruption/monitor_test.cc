@@ -130,6 +130,37 @@ TEST(Monitor, AWithdrawalTakesBackTheDeadlineOfItsSource) {
   EXPECT_EQ(monitor.deadline(), now + 300s) << "it may come again";
 }
 
+TEST(Monitor, OfOneSourceANamedTimeCountsMoreThanAGuess) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime now = clock.now();
+  Notice guess = from("file", now + 100s);
+  guess.guessed = true;
+  monitor.post(guess);
+  monitor.post(from("file", now + 300s));
+  EXPECT_EQ(monitor.deadline(), now + 300s);
+  EXPECT_EQ(monitor.named_deadline(), now + 300s);
+  monitor.post(guess);
+  EXPECT_EQ(monitor.deadline(), now + 300s) << "a guess changes nothing about a named time";
+  monitor.post(from("file", now + 400s));
+  EXPECT_EQ(monitor.deadline(), now + 300s) << "of two named times the earlier counts";
+}
+
+// The machine has outlived the first, and nobody has dismissed it yet.
+TEST(Monitor, ATimeThatHasPassedHidesNoLaterOneOfItsSource) {
+  FakeClock clock;
+  Monitor monitor(clock);
+  const SteadyTime now = clock.now();
+  monitor.post(from("file", now + 100s));
+  clock.advance(110s);
+  Notice later = from("file", now + 300s);
+  later.text = "file says it again";
+  monitor.post(later);
+  EXPECT_EQ(monitor.deadline(), now + 300s);
+  EXPECT_EQ(monitor.named_deadline(), now + 300s);
+  EXPECT_EQ(monitor.reason(), "file says it again");
+}
+
 TEST(Monitor, TwoSourcesOfOneNameAreTwo) {
   FakeClock clock;
   Script first;
