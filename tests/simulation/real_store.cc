@@ -135,7 +135,8 @@ std::optional<RealStore::Image> RealStore::start(bool damages) {
 void RealStore::start_in_bad_weather() {
   constexpr int kErrors[] = {ENOTCONN, ESTALE, ENOMEM, EACCES};
   const Op what = draw(2) == 0 ? Op::read : Op::open_read;
-  files_.fail(what, 1 + static_cast<int>(draw(8)), kErrors[draw(4)]);
+  const int nth = 1 + static_cast<int>(draw(8));
+  files_.fail(what, nth, kErrors[draw(4)]);
   Life life(files_, options_of(draw(12)));
   try {
     const Selection found = life.start();
