@@ -38,6 +38,11 @@ bool is_temporary(const std::string& path) {
   return path.starts_with(test::in_run("tmp-").native()) && path.find("-step-") != std::string::npos;
 }
 
+std::optional<FileId> newest_of(const Selection& found) {
+  if (!found.newest) return std::nullopt;
+  return FileId{.attempt = found.newest->attempt, .step = found.newest->step};
+}
+
 StoreOptions options_of(std::uint64_t chance) {
   return {.keep = KeepLast{2 + static_cast<int>(chance % 3)}, .attempts_kept = 1 + chance / 3 % 4};
 }
@@ -139,10 +144,7 @@ void RealStore::start_in_bad_weather() {
   files_.fail(what, nth, kErrors[draw(4)]);
   Life life(files_, options_of(draw(12)));
   try {
-    const Selection found = life.start();
-    const FileId newest =
-        found.newest ? FileId{.attempt = found.newest->attempt, .step = found.newest->step} : FileId{};
-    check_(Promise::store_keeps_what_it_acknowledged, !newest_ || newest >= *newest_,
+    check_(Promise::store_keeps_what_it_acknowledged, newest_of(life.start()) >= newest_,
            "a call that failed at a start cost a checkpoint");
   } catch (const Error&) {
   }
@@ -177,9 +179,8 @@ void RealStore::start_where_nothing_is_readable(const std::set<FileId>& good) {
 }
 
 std::optional<RealStore::Image> RealStore::chosen(const Selection& found) {
-  std::optional<FileId> newest;
-  if (found.newest) newest = FileId{.attempt = found.newest->attempt, .step = found.newest->step};
-  const bool kept = !newest_ || (newest && *newest >= *newest_);
+  const std::optional<FileId> newest = newest_of(found);
+  const bool kept = newest >= newest_;  // none is less than any
   check_(Promise::store_keeps_what_it_acknowledged, kept, "an acknowledged checkpoint is lost");
   newest_ = newest;
   if (!newest) return std::nullopt;
@@ -189,12 +190,11 @@ std::optional<RealStore::Image> RealStore::chosen(const Selection& found) {
   check_(Promise::store_reads_what_was_written, damaged_.count(*newest) == 0, "a start reads a damaged file");
   acknowledged_.insert(*newest);
   // What the run goes on from has grown from these, so retention may delete them.
-  Ancestry lineage = found.newest->ancestry;
-  lineage[newest->attempt] = newest->step;
-  for (auto id = set_apart_.begin(); id != set_apart_.end();) {
-    const auto until = lineage.find(id->attempt);
-    id = until != lineage.end() && id->step <= until->second ? set_apart_.erase(id) : std::next(id);
-  }
+  // Not by Lineage::contains(), which is on trial here.
+  std::erase_if(set_apart_, [&](const FileId& id) {
+    const auto until = life_->ancestry.find(id.attempt);
+    return until != life_->ancestry.end() && id.step <= until->second;
+  });
   return Image{newest->step, wrote->second};
 }
 
