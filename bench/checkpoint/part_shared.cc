@@ -253,38 +253,33 @@ void measure_shared(Bench& bench, const StateSpec& spec) {
                   .state = spec.name,
                   .title = spec.name + ", " + state.words() + ": one file written by several ranks",
                   .rows = {}};
-  section.rows.push_back(
-      {.key = "shared.one",
-       .what = "one rank writes",
-       .value = median(free.alone),
-       .text = milliseconds(median(free.alone)) + ", " + per_second(bytes, median(free.alone)),
-       .samples = free.alone});
-  section.rows.push_back(
-      {.key = "shared.two",
-       .what = "two ranks write",
-       .value = median(free.together),
-       .text = milliseconds(median(free.together)) + ", " + per_second(bytes, median(free.together)),
-       .of = "times as long",
-       .ratio = median(free.quotients),
-       .goal = Goal{Goal::Kind::at_most, 1.0},
-       .samples = free.together,
-       .note = "two threads a rank, from staged images until all know; the median of quotients"});
-  section.rows.push_back(
-      {.key = "shared.limited_one",
-       .what = "one rank writes, at 100 MB/s",
-       .value = median(limited.alone),
-       .text = milliseconds(median(limited.alone)) + ", " + per_second(bytes, median(limited.alone)),
-       .samples = limited.alone});
-  section.rows.push_back(
-      {.key = "shared.four",
-       .what = "four ranks write, at 100 MB/s each",
-       .value = median(limited.together),
-       .text = milliseconds(median(limited.together)) + ", " + per_second(bytes, median(limited.together)),
-       .of = "times as long",
-       .ratio = median(limited.quotients),
-       .goal = Goal{Goal::Kind::at_most, 0.35},
-       .samples = limited.together,
-       .note = "as clients of a network file system; the median of quotients"});
+  const auto rate = [&](const std::vector<double>& times) {
+    return milliseconds(median(times)) + ", " + per_second(bytes, median(times));
+  };
+  const auto add_pair = [&](const Row& one_writes, const Row& ranks_write, const Compared& times) {
+    Row& alone = section.rows.emplace_back(one_writes);
+    alone.value = median(times.alone);
+    alone.text = rate(times.alone);
+    alone.samples = times.alone;
+    Row& together = section.rows.emplace_back(ranks_write);
+    together.value = median(times.together);
+    together.text = rate(times.together);
+    together.of = "times as long";
+    together.ratio = median(times.quotients);
+    together.samples = times.together;
+  };
+  add_pair({.key = "shared.one", .what = "one rank writes"},
+           {.key = "shared.two",
+            .what = "two ranks write",
+            .goal = Goal{Goal::Kind::at_most, 1.0},
+            .note = "two threads a rank, from staged images until all know; the median of quotients"},
+           free);
+  add_pair({.key = "shared.limited_one", .what = "one rank writes, at 100 MB/s"},
+           {.key = "shared.four",
+            .what = "four ranks write, at 100 MB/s each",
+            .goal = Goal{Goal::Kind::at_most, 0.35},
+            .note = "as clients of a network file system; the median of quotients"},
+           limited);
   section.rows.push_back({.key = "shared.staged",
                           .what = "staged by a rank, at most",
                           .value = share,
