@@ -1,5 +1,6 @@
 #include "support/fake_clock.h"
 
+#include <thread>
 #include <utility>
 
 namespace holdfast::test {
@@ -19,6 +20,12 @@ SteadyTime FakeClock::now() const {
 WallTime FakeClock::wall_now() const {
   const std::lock_guard lock(mutex_);
   return kWallStart + std::chrono::duration_cast<WallTime::duration>(elapsed_ + wall_shift_);
+}
+
+void FakeClock::sleep_for(Duration duration) {
+  const Duration real = others_run_;
+  if (real > Duration::zero()) std::this_thread::sleep_for(real);
+  advance(duration);
 }
 
 void FakeClock::advance(Duration duration) {

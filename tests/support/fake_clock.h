@@ -4,6 +4,7 @@
 // Threads: any. Actions run on the thread that moves the clock.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -17,9 +18,11 @@ class FakeClock final : public Clock {
   SteadyTime now() const override;
   WallTime wall_now() const override;
   Duration asleep() const override;
-  void sleep_for(Duration duration) override { advance(duration); }
+  void sleep_for(Duration duration) override;
 
   void advance(Duration duration);
+  // Each sleep_for takes this much real time: other threads do meanwhile what they would do in a real sleep.
+  void let_others_run(Duration real) { others_run_ = real; }
   // Moves the wall clock only; steady time stays.
   void shift_wall(Duration by);
   // The machine sleeps: its wall clock goes on, steady time stays.
@@ -34,6 +37,7 @@ class FakeClock final : public Clock {
   Duration wall_shift_{};
   Duration asleep_{};
   std::multimap<Duration, std::function<void()>> plans_;
+  std::atomic<Duration> others_run_{Duration::zero()};
 };
 
 }  // namespace holdfast::test

@@ -195,6 +195,7 @@ TEST_F(SharedTrouble, AStopInAPauseFailsNothingThatIsDurable) {
   options.every = {};
   patient = true;
   live(3, [](Member& one) {
+    one.clock.let_others_run(20ms);  // the threads that write the shares
     one.train_to(5);
     if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
     if (one.rank == 0) one.clock.plan(58s, [&] { one.checkpointer->request_stop("enough"); });
@@ -202,7 +203,6 @@ TEST_F(SharedTrouble, AStopInAPauseFailsNothingThatIsDurable) {
     one.finish();
   });
   expect_all_ended(75);
-  // A pause takes no real time here: a share that a thread writes meanwhile may miss the end.
   EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
   for (const auto& one : members) {
     EXPECT_EQ(one->checkpointer->last_durable().step, one->source.step());
