@@ -12,6 +12,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +38,7 @@ constexpr int kSmall = 2;    // layers
 constexpr int kLarge = 400;  // the tensors of about five ResNet-50
 constexpr int kFewSteps = 100;
 constexpr int kManySteps = 1100;
-constexpr double kMostInstructions = 1200;
+constexpr int kMostInstructions = 300;
 constexpr char kInside[] =
     "--toggle-collect=holdfast::v0_2::Checkpointer::after_step(holdfast::v0_2::StepReport const&)";
 
@@ -135,7 +136,8 @@ int compare() {
   const bool complete = costs[0].instructions && costs[0].kernel_entries;
   const double more = costs[1].instructions.value_or(0) - costs[0].instructions.value_or(0);
   good = good && more <= 0.01 * kMostInstructions;
-  std::printf("%12s %14s %14s %14s  %s\n", "goal", "<= 1200", "0", "0",
+  const std::string goal = "<= " + std::to_string(kMostInstructions);
+  std::printf("%12s %14s %14s %14s  %s\n", "goal", goal.c_str(), "0", "0",
               !good      ? "MISS"
               : complete ? "PASS"
                          : "kept, as far as it was counted");
@@ -155,6 +157,8 @@ int main(int argc, char** argv) {
       for (int i = std::atoi(argv[3]); i > 0; --i) run.step();
       std::_Exit(0);  // what comes after is not of interest, and slow here
     }
+    CLI::App app("What one Checkpointer::after_step costs when nothing is to be saved (two minutes)");
+    CLI11_PARSE(app, argc, argv);
     return compare();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_step_overhead: %s\n", error.what());

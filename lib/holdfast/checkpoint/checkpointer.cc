@@ -96,7 +96,7 @@ Decision Checkpointer::after_step(const StepReport& report) {
   Engine& engine = parts_->engine;
   if (engine.quiet.expected()) [[likely]] {
     engine.boundary.arrive(report);
-    if (engine.quiet.pass(parts_->run.step())) [[likely]] {
+    if (engine.quiet.pass(engine.boundary.step())) [[likely]] {
       engine.boundary.leave();
       return {};
     }

@@ -296,15 +296,15 @@ Attributes TrainState::attributes() {
 void TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;
   DataEnd end = DataEnd::none;
-  for (const State::Part& part : state_->components) {
+  for (Component* source : state_->data_sources) {
     if (report.applied) {
       // A loader's position moves only with applied samples; what it delivered may still be on its way.
-      part.component->applied(*report.applied);
+      source->applied(*report.applied);
     } else {
-      part.component->applied_all_delivered();
-      if (!cursor) cursor = part.component->cursor();
+      source->applied_all_delivered();
+      if (!cursor) cursor = source->cursor();
     }
-    end = std::max(end, part.component->data_end());
+    end = std::max(end, source->data_end());
   }
   if (cursor) state_->cursor = *cursor;
   state_->position_told = state_->position_told || report.applied.has_value();

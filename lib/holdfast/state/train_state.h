@@ -175,7 +175,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   std::vector<std::string> doubts() override;
   void told_to_stop() override;
 
-  // Type-erased component. `applied` and `applied_all_delivered` do nothing unless it is a DataSource.
+  // Type-erased component.
   class Component {
    public:
     virtual ~Component() = default;
@@ -185,6 +185,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
     virtual bool spread() const { return false; }
     virtual bool replicated() const { return false; }
     virtual std::vector<at::Tensor> trained() const { return {}; }
+    virtual bool delivers_data() const { return false; }  // a DataSource; else the next four are not asked
     virtual void applied(const Cursor&) {}
     virtual void applied_all_delivered() {}
     virtual std::optional<Cursor> cursor() const { return std::nullopt; }
@@ -280,6 +281,7 @@ void TrainState::add(const std::string& name, T& component) {
       if constexpr (Trains<T>) return target_.trained();
       return {};
     }
+    bool delivers_data() const override { return DataSource<T>; }
     void applied([[maybe_unused]] const Cursor& cursor) override {
       if constexpr (DataSource<T>) target_.applied(cursor);
     }

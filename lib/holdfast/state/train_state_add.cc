@@ -103,7 +103,10 @@ void TrainState::add_generator(const std::string& name, at::Generator& generator
 void TrainState::add_component(const std::string& name, std::unique_ptr<Component> component) {
   state_->check_new_name(name);
   if (!component->spread()) refuse_clashes(name, *component);
+  Component& added = *component;
+  state_->data_sources.reserve(state_->data_sources.size() + 1);
   state_->components.push_back({name, std::move(component)});
+  if (added.delivers_data()) state_->data_sources.push_back(&added);
 }
 
 void TrainState::option(const std::string& name, AttributeValue value) {

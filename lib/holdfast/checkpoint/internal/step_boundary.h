@@ -39,11 +39,12 @@ class StepBoundary {
     settle();
     memory_ = Memory::updating;
     run_.source.advance(report);
+    const std::int64_t step = run_.step();
     // A step that comes again would find its checkpoint's name taken, and its state would never be written.
-    if (run_.step() <= at_) [[unlikely]] {
+    if (step <= at_) [[unlikely]] {
       refuse_to_go_back();
     }
-    at_ = run_.step();
+    at_ = step;
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -58,6 +59,7 @@ class StepBoundary {
       read_late();
     }
   }
+  std::int64_t step() const { return at_; }
   // Requires settle().
   std::optional<double> loss() const { return loss_; }
   // … and ends.
@@ -81,11 +83,10 @@ class StepBoundary {
 
   [[gnu::always_inline]] void learn(std::optional<double> loss) {
     loss_ = loss;
-    if (!loss_) return;
-    const std::int64_t step = run_.step();
-    run_.losses.push(step, *loss_);
-    run_.started.receipt.compare(step, *loss_);
-    if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
+    if (!loss) return;
+    run_.losses.push(at_, *loss);
+    run_.started.receipt.compare(at_, *loss);
+    if (std::isfinite(*loss) != loss_was_finite_) [[unlikely]] {
       tell_loss();
     }
   }
