@@ -77,7 +77,7 @@ function(holdfast_module name)
   endif()
   if(sources AND arg_TORCH)
     holdfast_use_pch(${compiled} torch)
-  elseif(sources AND HOLDFAST_FUZZ_QUICK_BUILD AND name MATCHES "^(planning|staging|writing|ranks|checkpoint|cli)$")
+  elseif(sources AND HOLDFAST_QUICK_BUILD AND NOT name MATCHES "^(base|snapshot)$")  # digests would take too long
     holdfast_use_pch(${compiled} plain)
   elseif(sources)
     holdfast_use_pch(${compiled} std)

@@ -27,7 +27,7 @@ work_behind() {
   for lane in asan tsan fuzz; do
     preset=asan clang=has_clang more=()  # asan and fuzz share a build
     [[ $lane != tsan ]] || preset=tsan clang=
-    [[ -z $clang ]] || ((nightly)) || more=(-DHOLDFAST_FUZZ_QUICK_BUILD=ON)
+    [[ -z $clang ]] || ((nightly)) || more=(-DHOLDFAST_QUICK_BUILD=ON)
     if due $lane/ of_core in_time $clang &&
       tally step $lane/configure 120 cmake/configure $preset build/$preset "$patience" ${more[@]+"${more[@]}"}; then
       build_of $lane build/$preset "^$lane\$" $([[ $lane != fuzz ]] || echo fuzz)
