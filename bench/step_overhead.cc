@@ -112,11 +112,14 @@ Cost count_here(int layers) {
 
 int compare() {
   std::vector<Cost> costs;
+  const TemporaryFolder folder;
   for (const int layers : {kSmall, kLarge}) {
     Cost cost = count_here(layers);
     cost.instructions =
         holdfast::bench::instructions_of_one({kInside}, kFewSteps, kManySteps, [&](int steps) {
-          return holdfast::bench::this_program({"steps", std::to_string(layers), std::to_string(steps)});
+          const auto run = folder.path() / (std::to_string(layers) + "-" + std::to_string(steps));
+          return holdfast::bench::this_program(
+              {"steps", std::to_string(layers), std::to_string(steps), run.string()});
         });
     costs.push_back(cost);
   }
@@ -151,9 +154,8 @@ int compare() {
 int main(int argc, char** argv) {
   try {
     ::setenv("HOLDFAST_LOG", "error", 1);
-    if (argc == 4 && std::string(argv[1]) == "steps") {
-      const TemporaryFolder folder;
-      Run run(std::atoi(argv[2]), folder.path());
+    if (argc == 5 && std::string(argv[1]) == "steps") {
+      Run run(std::atoi(argv[2]), argv[4]);
       for (int i = std::atoi(argv[3]); i > 0; --i) run.step();
       std::_Exit(0);  // what comes after is not of interest, and slow here
     }

@@ -62,7 +62,9 @@ def claim(door: S3Door, folders: Sequence[Path]) -> None:
     with ThreadPoolExecutor(len(folders)) as machines:
         ended = list(
             machines.map(
-                lambda one: holdfast(door, "fetch", str(one), "--from", f"rclone:{HOME}", "--home-wait", "2m"),
+                lambda one: holdfast(
+                    door, "fetch", str(one), "--from", f"rclone:{HOME}", "--home-wait", "2m"
+                ),
                 folders,
             )
         )
