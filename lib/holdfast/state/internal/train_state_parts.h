@@ -87,7 +87,7 @@ struct TrainState::State {
   std::vector<NamedModule> modules;
   std::vector<OptimizerState> optimizers;
   std::vector<Part> components;
-  std::vector<Component*> data_sources;  // those of the components that deliver data
+  std::vector<Component*> data_sources;    // those of the components that deliver data
   std::vector<NamedGenerator> generators;  // private ones
   std::vector<std::pair<std::string, AttributeValue>> options;
   std::vector<std::string> layout_options;      // of these
