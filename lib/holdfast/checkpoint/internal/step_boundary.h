@@ -35,15 +35,15 @@ class StepBoundary {
   }
   bool update_announced() const { return announced_; }
   // after_step() begins …
-  [[gnu::always_inline]] void arrive(const StepReport& report) {
+  [[gnu::always_inline]] Position arrive(const StepReport& report) {
     settle();
     memory_ = Memory::updating;
-    run_.source.advance(report);
+    const Position now = run_.source.advance(report);
     // A step that comes again would find its checkpoint's name taken, and its state would never be written.
-    if (run_.step() <= at_) [[unlikely]] {
+    if (now.step <= at_) [[unlikely]] {
       refuse_to_go_back();
     }
-    at_ = run_.step();
+    at_ = now.step;
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -51,6 +51,7 @@ class StepBoundary {
     } else {
       learn(report.loss);
     }
+    return now;
   }
   // Reads a result that is still missing.
   void settle() {
@@ -82,9 +83,8 @@ class StepBoundary {
   [[gnu::always_inline]] void learn(std::optional<double> loss) {
     loss_ = loss;
     if (!loss_) return;
-    const std::int64_t step = run_.step();
-    run_.losses.push(step, *loss_);
-    run_.started.receipt.compare(step, *loss_);
+    run_.losses.push(at_, *loss_);
+    run_.started.receipt.compare(at_, *loss_);
     if (std::isfinite(*loss_) != loss_was_finite_) [[unlikely]] {
       tell_loss();
     }
