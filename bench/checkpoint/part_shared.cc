@@ -120,7 +120,7 @@ class ByOne : public Run {
         double limit)
       : Run(std::move(plan), std::move(folder)), snapshot_(empty_image()) {
     how_.write_limit = limit;
-    state.source().copy_tensors(*snapshot_->layout, snapshot_->arena->bytes(), Part::all);
+    state.source().copy(*snapshot_->layout, snapshot_->arena->bytes(), Part::all);
   }
   // Seconds, from staged images to the acknowledgement.
   double save() {

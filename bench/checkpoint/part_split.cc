@@ -28,7 +28,7 @@ double seconds_of(const auto& work) {
 
 // nullptr where images need no page-locking.
 std::shared_ptr<void> locked_pages(TrainingState& state, Arena& image) {
-  const PrepareImage lock = state.source().image_preparation();
+  const PrepareImage lock = state.source().traits().prepare_image;
   return lock ? lock(image.bytes()) : nullptr;
 }
 
@@ -57,7 +57,7 @@ Copies copies_of(TrainingState& state, const FilePlan& plan, int repetitions, bo
     state.wait_for_device();
     std::unique_ptr<LateCopy> copy;
     const double launch =
-        seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
+        seconds_of([&] { copy = state.source().copy(*plan.layout, image->bytes(), Part::late); });
     const double arrive = seconds_of([&] {
       copy->run();
       copy->arrive();
@@ -86,11 +86,11 @@ void add_blocked(Bench& bench, TrainingState& state, const FilePlan& plan, Secti
     std::unique_ptr<LateCopy> copy;
     double seconds[8];
     std::shared_ptr<const void> held;
-    seconds[0] = seconds_of([&] { held = state.source().hold_list(); });
+    seconds[0] = seconds_of([&] { held = state.source().hold(Hold::list); });
     seconds[1] = seconds_of([&] { state.source().attributes(); });
     seconds[2] = seconds_of([&] { state.source().describe(); });
-    seconds[3] = seconds_of([&] { state.source().copy_tensors(*plan.layout, image->bytes(), Part::early); });
-    seconds[4] = seconds_of([&] { copy = state.source().prepare_late(*plan.layout, image->bytes()); });
+    seconds[3] = seconds_of([&] { state.source().copy(*plan.layout, image->bytes(), Part::early); });
+    seconds[4] = seconds_of([&] { copy = state.source().copy(*plan.layout, image->bytes(), Part::late); });
     held.reset();
     seconds[5] = seconds_of([&] { stager.begin(std::move(copy), std::make_shared<PieceDigests>(snapshot)); });
     state.forward_backward();

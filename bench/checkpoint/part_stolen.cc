@@ -110,7 +110,7 @@ class BareWriter {
     plan_ = make_file_plan(tensors, attribute_capacity_for(snapshot_.attributes, tensors));
     snapshot_.layout = plan_->layout;
     snapshot_.arena = make_image(*plan_);
-    state.source().copy_tensors(*plan_->layout, snapshot_.arena->bytes(), Part::all);
+    state.source().copy(*plan_->layout, snapshot_.arena->bytes(), Part::all);
     RunState run;
     run.attempt = attempt;
     writer_.emplace(store_, Clock::real(), losses_, run);
@@ -122,8 +122,8 @@ class BareWriter {
   }
   // The same with a late copy before: on a thread of its own, which digests what it copies.
   double save_late() {
-    state_.source().copy_tensors(*plan_->layout, snapshot_.arena->bytes(), Part::early);
-    const auto copy = state_.source().prepare_late(*plan_->layout, snapshot_.arena->bytes());
+    state_.source().copy(*plan_->layout, snapshot_.arena->bytes(), Part::early);
+    const auto copy = state_.source().copy(*plan_->layout, snapshot_.arena->bytes(), Part::late);
     const auto digests = std::make_shared<PieceDigests>(snapshot_);
     std::thread([&] { copy->run_digesting(*digests); }).join();
     snapshot_.digests = digests;

@@ -78,16 +78,16 @@ struct Staging {
   explicit Staging(SnapshotSource& source, std::size_t locked = kAll) : snapshot(empty_snapshot(source)) {
     const auto image = snapshot->arena->bytes();
     if (locked > 0)
-      snapshot->arena->attach(source.image_preparation()(image.first(std::min(locked, image.size()))));
+      snapshot->arena->attach(source.traits().prepare_image(image.first(std::min(locked, image.size()))));
     snapshot->attributes = source.attributes();
     snapshot->step = source.step();
-    source.copy_tensors(*snapshot->layout, snapshot->arena->bytes(), Part::early);
+    source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::early);
   }
   std::unique_ptr<LateCopy> late(SnapshotSource& source) {
-    return source.prepare_late(*snapshot->layout, snapshot->arena->bytes());
+    return source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::late);
   }
   std::unique_ptr<LateCopy> independent(SnapshotSource& source) {
-    return source.prepare_independent(*snapshot->layout, snapshot->arena->bytes());
+    return source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::independent);
   }
   std::shared_ptr<Snapshot> snapshot;
 };
@@ -262,7 +262,7 @@ TEST_F(Cuda, AStateOfSeveralLockedPiecesIsCopiedAtOnceAndBack) {
   TrainState state;
   state.add("model", *saved);
   Staging staging(state);
-  state.copy_tensors(*staging.snapshot->layout, staging.snapshot->arena->bytes(), Part::all);
+  state.copy(*staging.snapshot->layout, staging.snapshot->arena->bytes(), Part::all);
   EXPECT_EQ(digest(*staging.snapshot), digest(state));
   torch::nn::Linear other = make();
   TrainState resumed;

@@ -107,21 +107,30 @@ std::vector<TensorSpec> DeviceSource::describe() {
   return specs;
 }
 
-void DeviceSource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+std::unique_ptr<LateCopy> DeviceSource::copy(const ImageLayout& layout, std::span<std::byte> image,
+                                             Part part) {
   if (on_copy) on_copy();
+  if (part == Part::late) {
+    ++late_copies;
+    return begin(layout, image, NextUpdate::announced);
+  }
+  if (part == Part::independent) {
+    ++independent_copies;
+    return begin(layout, image, NextUpdate::unannounced);
+  }
   if (part != Part::early) drain();
   const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool late = all[i].late || all[i].device != kHost;
-    if (part != Part::all && (part == Part::late) != late) continue;
+    if (part == Part::early && late) continue;
     const auto from = bytes_of(*all[i].values);
     std::copy(from.begin(), from.end(), layout.slot(i, image).begin());
   }
+  return nullptr;
 }
 
 std::unique_ptr<LateCopy> DeviceSource::begin(const ImageLayout& layout, std::span<std::byte> image,
                                               NextUpdate update) {
-  if (on_copy) on_copy();
   const auto all = pieces();
   auto host = std::make_unique<VectorCopies>();
   std::vector<DeviceShare> shares;
@@ -146,20 +155,9 @@ std::unique_ptr<LateCopy> DeviceSource::begin(const ImageLayout& layout, std::sp
   return join_copies(std::move(host), std::move(devices), update == NextUpdate::unannounced);
 }
 
-std::unique_ptr<LateCopy> DeviceSource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
-  ++late_copies;
-  return begin(layout, image, NextUpdate::announced);
-}
-
-std::unique_ptr<LateCopy> DeviceSource::prepare_independent(const ImageLayout& layout,
-                                                            std::span<std::byte> image) {
-  ++independent_copies;
-  return begin(layout, image, NextUpdate::unannounced);
-}
-
-PrepareImage DeviceSource::image_preparation() const {
-  if (!options_.lock_images) return {};
-  return [locked = locked_](std::span<std::byte> image) -> std::shared_ptr<void> {
+SourceTraits DeviceSource::traits() const {
+  if (!options_.lock_images) return {.on_device = true};
+  const auto lock = [locked = locked_](std::span<std::byte> image) -> std::shared_ptr<void> {
     const std::lock_guard lock(locked->mutex);
     locked->images.insert(image.data());
     locked->length = image.size();
@@ -169,6 +167,7 @@ PrepareImage DeviceSource::image_preparation() const {
               locked->images.erase(address);
             }};
   };
+  return {.on_device = true, .prepare_image = lock};
 }
 
 Attributes DeviceSource::attributes() {
@@ -177,7 +176,7 @@ Attributes DeviceSource::attributes() {
   return attributes;
 }
 
-void DeviceSource::load(const Snapshot& snapshot, const Overrides&) {
+void DeviceSource::load(const Snapshot& snapshot, const LoadOptions&) {
   drain();
   for (const Piece& piece : pieces()) {
     const auto bytes = snapshot.find(piece.name).value();

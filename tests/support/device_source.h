@@ -53,22 +53,17 @@ class DeviceSource final : public SnapshotSource {
 
   std::int64_t late_copies = 0;
   std::int64_t independent_copies = 0;
-  std::function<void()> on_copy;  // called in copy_tensors and the prepare_ calls; may throw
+  std::function<void()> on_copy;  // called in copy(); may throw
 
   std::vector<TensorSpec> describe() override;
-  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
-  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
-                                                std::span<std::byte> image) override;
-  bool on_device() const override { return true; }
-  PrepareImage image_preparation() const override;
-  void copy_early(std::span<const std::string> names) override { early_.insert(names.begin(), names.end()); }
   Attributes attributes() override;
-  void advance(const StepReport&) override { ++step_; }
-  std::int64_t step() const override { return step_; }
+  SourceTraits traits() const override;
+  std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  Position advance(const StepReport&) override { return {.step = ++step_}; }
+  Position position() const override { return {.step = step_}; }
+  void learn(const StepNews& news) override { early_.insert(news.early.begin(), news.early.end()); }
   void check(std::span<const TensorSpec>, const Attributes&, const Overrides&) override {}
-  void load(const Snapshot& snapshot, const Overrides&) override;
-  void load_weights(const Snapshot&) override {}
+  void load(const Snapshot& snapshot, const LoadOptions&) override;
 
  private:
   static constexpr std::size_t kHost = ~std::size_t{0};

@@ -89,61 +89,54 @@ std::vector<TensorSpec> MemorySource::describe() {
   return specs;
 }
 
-void MemorySource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+TensorRole MemorySource::role(const TensorSpec& tensor) const {
+  const bool weight = tensor.name == "model/weight";
+  const bool trained = weight || tensor.name == "model/bias" || tensor.name.starts_with("optimizer/");
+  return {.sharing = tensor.name == "rng/own"                       ? Sharing::own
+                     : trained && (!weight || weight_is_replicated) ? Sharing::same
+                                                                    : Sharing::first,
+          .trained = trained,
+          .weight = tensor.name.starts_with("model/")};
+}
+
+std::unique_ptr<LateCopy> MemorySource::copy(const ImageLayout& layout, std::span<std::byte> image,
+                                             Part part) {
+  const auto all = pieces();
+  if (part == Part::own) {
+    if (on_own_copy) on_own_copy();
+    const auto slot = layout.slot(layout.find("rng/own").value(), image);
+    std::copy_n(std::as_bytes(std::span(own_)).begin(), slot.size(), slot.begin());
+    return nullptr;
+  }
+  if (part == Part::late || part == Part::independent) {
+    ++late_copies;
+    if (on_copy) on_copy();
+    auto late = std::make_unique<VectorCopies>();
+    late->before = on_late_copy;
+    late->after = [this, which = late_copies] { late_copied_ = which; };
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].late) late->add(all[i].name, all[i].bytes, layout.slot(i, image));
+    }
+    return late;
+  }
   ++copies;
   const auto first = layout.slot(0, image);
   copied_over = std::any_of(first.begin(), first.end(), [](std::byte b) { return b != std::byte{0}; });
   if (on_copy) on_copy();
-  const auto all = pieces();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (part != Part::all && (part == Part::late) != all[i].late) continue;
+    if (part == Part::early && all[i].late) continue;
     const auto slot = layout.slot(i, image);
     const ByteRange wanted = layout.wanted(i);
     copied_bytes += wanted.size();
     const auto from = all[i].bytes.subspan(wanted.begin, wanted.size());
     std::copy(from.begin(), from.end(), slot.begin() + static_cast<std::ptrdiff_t>(wanted.begin));
   }
-}
-
-bool MemorySource::replicated(const TensorSpec& tensor) const {
-  return tensor.name.starts_with("optimizer/") || (tensor.name == "model/weight" && weight_is_replicated) ||
-         tensor.name == "model/bias";
-}
-
-bool MemorySource::trained(const TensorSpec& tensor) const {
-  return tensor.name.starts_with("optimizer/") || tensor.name == "model/weight" ||
-         tensor.name == "model/bias";
-}
-
-void MemorySource::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
-  if (on_own_copy) on_own_copy();
-  for (const Piece& piece : pieces()) {
-    if (piece.name != "rng/own") continue;
-    const auto slot = layout.slot(layout.find(piece.name).value(), image);
-    std::copy(piece.bytes.begin(), piece.bytes.end(), slot.begin());
-  }
-}
-
-std::unique_ptr<LateCopy> MemorySource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
-  ++late_copies;
-  if (on_copy) on_copy();
-  auto late = std::make_unique<VectorCopies>();
-  late->before = on_late_copy;
-  late->after = [this, which = late_copies] { late_copied_ = which; };
-  const auto all = pieces();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].late) late->add(all[i].name, all[i].bytes, layout.slot(i, image));
-  }
-  return late;
+  return nullptr;
 }
 
 void MemorySource::wait_for_late_copy() const {
   using namespace std::chrono_literals;
   for (int i = 0; i < 10'000 && late_copied_ != late_copies; ++i) std::this_thread::sleep_for(1ms);
-}
-
-void MemorySource::copy_early(std::span<const std::string> names) {
-  early_.insert(names.begin(), names.end());
 }
 
 Attributes MemorySource::attributes() {
@@ -159,10 +152,11 @@ Attributes MemorySource::attributes() {
   return attributes;
 }
 
-void MemorySource::advance(const StepReport& report) {
+Position MemorySource::advance(const StepReport& report) {
   if (on_advance) on_advance();
   ++step_;
   if (report.applied) cursor_ = *report.applied;
+  return position();
 }
 
 void MemorySource::check(std::span<const TensorSpec> tensors, const Attributes& attributes,
@@ -179,9 +173,10 @@ void MemorySource::check(std::span<const TensorSpec> tensors, const Attributes& 
   }
 }
 
-void MemorySource::load(const Snapshot& snapshot, const Overrides& overrides) {
+void MemorySource::load(const Snapshot& snapshot, const LoadOptions& options) {
+  if (options.weights_only) return load_weights(snapshot);
   ++loads;
-  check(snapshot.layout->tensors(), snapshot.attributes, overrides);
+  check(snapshot.layout->tensors(), snapshot.attributes, options.overrides);
   if (snapshot.find("optimizer/momentum/weight")) momentum_.resize(weight_.size());
   for (const Piece& piece : pieces()) {
     const auto bytes = snapshot.find(piece.name).value();
@@ -194,6 +189,7 @@ void MemorySource::load(const Snapshot& snapshot, const Overrides& overrides) {
   for (const auto& [name, attribute] : snapshot.attributes.with_prefix("extra.")) {
     extra[name.substr(6)] = std::get<std::string>(attribute.value);
   }
+  if (options.new_rank > 0) own_ = {static_cast<std::uint64_t>(-options.new_rank)};
 }
 
 void MemorySource::load_weights(const Snapshot& snapshot) {

@@ -27,7 +27,7 @@ class MemorySource : public SnapshotSource {
     std::int64_t threads = 2;     // environment.threads: a record
     std::uint64_t seed = 1;
     std::int64_t epoch_size = 100;  // samples; a step applies 4
-    bool spread = false;            // needs_others() is true
+    bool spread = false;            // SourceTraits::needs_others
     bool uneven_buffers = false;    // the buffer is large and differs between ranks
     bool mask = false;              // a float buffer "model/mask", as of causal attention: 0 and -inf
     int rank = -1;                  // rank among several: has its own stream, which no weight depends on
@@ -47,21 +47,21 @@ class MemorySource : public SnapshotSource {
   double learning_rate() const { return options_.learning_rate; }
   Cursor cursor() const { return cursor_; }
   std::int64_t loads = 0;          // calls of load()
-  std::int64_t weight_loads = 0;   // and of load_weights()
-  std::int64_t copies = 0;         // calls of copy_tensors()
-  std::int64_t late_copies = 0;    // and of prepare_late()
-  std::uint64_t copied_bytes = 0;  // by copy_tensors()
-  bool copied_over = false;        // the last copy_tensors() found bytes of an earlier state in the image
+  std::int64_t weight_loads = 0;   // and of those of weights alone
+  std::int64_t copies = 0;         // calls of copy() for Part::all and Part::early
+  std::int64_t late_copies = 0;    // and for Part::late
+  std::uint64_t copied_bytes = 0;  // by the former
+  bool copied_over = false;        // the last of those found bytes of an earlier state in the image
 
   // Makes the attributes larger, like a user's large state.
   std::map<std::string, std::string> extra;
-  // Called in copy_tensors and prepare_late; may throw.
+  // Called in copy(), but for Part::own; may throw.
   std::function<void()> on_copy;
   // Called in advance, before the step counts; may throw.
   std::function<void()> on_advance;
   // Called in describe; may throw.
   std::function<void()> on_describe;
-  // Called in copy_own; may throw.
+  // Called in copy() for Part::own; may throw.
   std::function<void()> on_own_copy;
   // Called by a late copy before it begins, on its thread.
   std::function<void()> on_late_copy;
@@ -69,34 +69,30 @@ class MemorySource : public SnapshotSource {
   void wait_for_late_copy() const;
 
   std::vector<TensorSpec> describe() override;
-  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
-  void copy_early(std::span<const std::string> names) override;
+  TensorRole role(const TensorSpec& tensor) const override;
   Attributes attributes() override;
-  void advance(const StepReport& report) override;
-  std::int64_t step() const override { return step_; }
+  SourceTraits traits() const override { return {.needs_others = options_.spread}; }
+  std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  Position advance(const StepReport& report) override;
+  Position position() const override { return {step_, end}; }
+  std::int64_t step() const { return step_; }
   DataEnd end = DataEnd::none;  // after the next update
-  DataEnd data_end() const override { return end; }
-  std::vector<std::string> changed;  // what changed_since() says
-  std::vector<std::string> changed_since(const Snapshot& /*image*/) override { return changed; }
+  void learn(const StepNews& news) override { early_.insert(news.early.begin(), news.early.end()); }
+  std::vector<std::string> changes;  // since an image
+  std::vector<std::string> changed(const Snapshot* image) override {
+    return image ? changes : std::vector<std::string>();
+  }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override;
-  void load(const Snapshot& snapshot, const Overrides& overrides) override;
-  void load_weights(const Snapshot& snapshot) override;
-  bool takes_weight(const TensorSpec& tensor) const override { return tensor.name.starts_with("model/"); }
-  bool own_of_rank(const TensorSpec& tensor) const override { return tensor.name == "rng/own"; }
-  bool replicated(const TensorSpec& tensor) const override;
-  bool trained(const TensorSpec& tensor) const override;
-  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
+  void load(const Snapshot& snapshot, const LoadOptions& options) override;
   void bring_together() override { ++brought_together; }
-  bool needs_others() const override { return options_.spread; }
   std::int64_t brought_together = 0;  // calls of it
   bool weight_is_replicated = true;
   std::int64_t batches() const { return batches_[0]; }
-  void derive_own(int rank) override { own_ = {static_cast<std::uint64_t>(-rank)}; }
   std::vector<std::uint64_t> own() const { return own_; }
 
  private:
+  void load_weights(const Snapshot& snapshot);
   struct Piece {
     std::string name;
     DType dtype;
@@ -107,7 +103,7 @@ class MemorySource : public SnapshotSource {
 
   std::atomic<std::int64_t> late_copied_ = 0;  // which of late_copies
   Options options_;
-  std::set<std::string> early_;  // named by copy_early
+  std::set<std::string> early_;  // named by learn()
   std::int64_t step_ = 0;
   Cursor cursor_;
   bool training_ = true;

@@ -44,7 +44,7 @@ struct Checkpointer::Parts {
     Decision decision;
     calls.at_boundary(decision);
     if (trial) engine.quiet.end();  // a trial looks at every step
-    if (decision.stop) run.source.told_to_stop();
+    if (decision.stop) run.source.learn({.stop = true});
     engine.boundary.leave();
     return decision;
   }
@@ -95,8 +95,7 @@ void Checkpointer::before_update() { parts_->calls.before_update(); }
 Decision Checkpointer::after_step(const StepReport& report) {
   Engine& engine = parts_->engine;
   if (engine.quiet.expected()) [[likely]] {
-    engine.boundary.arrive(report);
-    if (engine.quiet.pass(engine.boundary.step())) [[likely]] {
+    if (engine.quiet.pass(engine.boundary.arrive(report))) [[likely]] {
       engine.boundary.leave();
       return {};
     }

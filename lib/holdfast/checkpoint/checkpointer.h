@@ -174,7 +174,7 @@ class HOLDFAST_EXPORT Checkpointer {
   // The step is stored as after_step() left it where an epoch ends (EpochOrder, Loader), at
   // expect_last_step(), and after a stop; the log names what has changed since. Elsewhere memory is stored,
   // and a run that goes on from there says so: with other ranks also at an epoch's end that is not the last,
-  // and if they hold parts of the state (SnapshotSource::needs_others).
+  // and if they hold parts of the state (SourceTraits::needs_others).
   //   0    complete
   //   75   told to stop, and a step is durable, even if the last save failed or did not end in time; or there
   //        was nothing to save

@@ -166,7 +166,7 @@ struct RanksOptions {
   RankChannel* channel = nullptr;
   // Rank 0's counts for all. Every rank that sees rank 0's `directory` at the same path writes its share of
   // each checkpoint there (shared_write.h); a rank that does not sends its own state. Replicated tensors
-  // (SnapshotSource::replicated: with a TrainState, trained parameters and optimizer slots) are divided by
+  // (Sharing::same: with a TrainState, trained parameters and optimizer slots) are divided by
   // bytes, the rest is rank 0's. Cost for a rank: memory for its share, its copy inside after_step() (late
   // staging does not apply; devices copy beside the training), a thread, and up to 10 s at the start if a
   // rank does not see the directory. Turn it off if the ranks do not hold equal parameters: a save does not

@@ -50,7 +50,7 @@ std::string respelt(std::string name, const std::vector<std::string>& spellings)
 }
 
 // Renames shared tensors to the state's one name for them. If two keys hold different bytes, it leaves both,
-// and load_weights reports them.
+// and load() reports them.
 void unite(Snapshot& snapshot, const std::vector<Alias>& aliases, const std::vector<std::string>& spellings) {
   const auto& tensors = snapshot.layout->tensors();
   std::map<std::string, std::size_t> by_name;
@@ -63,14 +63,14 @@ void unite(Snapshot& snapshot, const std::vector<Alias>& aliases, const std::vec
       respelt_ones.emplace_back(std::move(name), i);
     }
   }
-  // If the file has both spellings, the foreign one stays unknown, and load_weights reports it.
+  // If the file has both spellings, the foreign one stays unknown, and load() reports it.
   for (const auto& [name, i] : respelt_ones) {
     if (!by_name.emplace(name, i).second) by_name.emplace(tensors[i].name, i);
   }
   for (const Alias& alias : aliases) {
     const auto own = by_name.find(std::string(kModelModule) + "/" + alias.key);
     const auto target = by_name.find(alias.target);
-    // The file has neither name; load_weights() reports what is missing.
+    // The file has neither name; load() reports what is missing.
     if (own == by_name.end() && target == by_name.end()) continue;
     if (own != by_name.end()) {
       // Two different tensors under shared names: which one is right is not for us to decide.

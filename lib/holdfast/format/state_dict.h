@@ -29,7 +29,7 @@ std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index,
                                                    std::string_view module = kModelModule);
 
 // The weights of a file of safetensors or PyTorch (foreign_weights.h), in the form of
-// SnapshotSource::load_weights. `now`: attributes of the state that will take them. Keys that share a tensor
+// LoadOptions::weights_only. `now`: attributes of the state that will take them. Keys that share a tensor
 // there may all be in the file with equal bytes, or only one of them. Keys with another spelling there
 // ("model.spellings", state/other_keys.h) are renamed.
 std::variant<std::shared_ptr<Snapshot>, Rejection> read_weights(const File& foreign, const Attributes& now,

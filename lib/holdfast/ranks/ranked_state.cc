@@ -64,26 +64,22 @@ std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& wh
   return share;
 }
 
-std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec> tensors) {
+void put_own_of(int rank, std::string_view own, const ImageLayout& layout, std::span<std::byte> image) {
+  // In the order of the tensors, which is the same on every rank.
+  std::vector<std::span<std::byte>> slots;
   std::uint64_t bytes = 0;
-  for (const TensorSpec& tensor : tensors) {
-    if (!of_other_rank(tensor) && source.own_of_rank(tensor)) bytes += tensor.bytes();
+  const std::string group = group_of(rank);
+  for (std::size_t i = 0; i < layout.tensors().size(); ++i) {
+    if (!layout.tensors()[i].name.starts_with(group)) continue;
+    slots.push_back(layout.slot(i, image));
+    bytes += slots.back().size();
   }
-  return bytes;
-}
-
-void put_own_of(int rank, std::string_view own, const SnapshotSource& source, const ImageLayout& layout,
-                std::span<std::byte> image) {
-  const std::uint64_t bytes = own_bytes(source, layout.tensors());
   if (own.size() != bytes) {
     throw Error("rank " + std::to_string(rank) + " has " + std::to_string(own.size()) +
                 " bytes of its own where rank 0 has " + std::to_string(bytes) +
                 ": all ranks need as many random streams, of the same kinds");
   }
-  for (const TensorSpec& tensor : layout.tensors()) {
-    // In the order of the tensors, which is the same on every rank.
-    if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
-    const auto slot = layout.slot(layout.find(name_in_file(rank, tensor.name)).value(), image);
+  for (const std::span<std::byte> slot : slots) {
     std::memcpy(slot.data(), own.data(), slot.size());
     own.remove_prefix(slot.size());
   }
@@ -92,7 +88,7 @@ void put_own_of(int rank, std::string_view own, const SnapshotSource& source, co
 std::string own_tensors(SnapshotSource& source) {
   std::string text;
   for (const TensorSpec& tensor : source.describe()) {
-    if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
+    if (of_other_rank(tensor) || source.role(tensor).sharing != Sharing::own) continue;
     text += (text.empty() ? "" : ", ") + tensor.name + " (" + std::to_string(tensor.bytes()) + " bytes)";
   }
   return text.empty() ? "nothing" : text;
@@ -103,16 +99,16 @@ std::string own_of(SnapshotSource& source) {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
   for (TensorSpec& tensor : source.describe()) {
-    if (of_other_rank(tensor) || !source.own_of_rank(tensor)) continue;
+    if (of_other_rank(tensor) || source.role(tensor).sharing != Sharing::own) continue;
     offsets.push_back(bytes);
     bytes += tensor.bytes();
     tensors.push_back(std::move(tensor));
   }
-  // Such a source need not have copy_own().
+  // Such a source need not know Part::own.
   if (tensors.empty()) return {};
   std::string own(bytes, '\0');
-  source.copy_own(ImageLayout(std::move(tensors), std::move(offsets), bytes),
-                  std::as_writable_bytes(std::span(own)));
+  source.copy(ImageLayout(std::move(tensors), std::move(offsets), bytes),
+              std::as_writable_bytes(std::span(own)), Part::own);
   return own;
 }
 
@@ -127,7 +123,7 @@ std::vector<TensorSpec> RankedSource::describe() {
   for (int rank = 1; rank < world_size_; ++rank) {
     // Appended behind the common tensors, so that those lie alike for any number of ranks.
     for (std::size_t i = 0; i < alone; ++i) {
-      if (!source_.own_of_rank(tensors[i])) continue;
+      if (source_.role(tensors[i]).sharing != Sharing::own) continue;
       TensorSpec others = tensors[i];
       others.name = name_in_file(rank, others.name);
       tensors.push_back(std::move(others));
@@ -136,17 +132,9 @@ std::vector<TensorSpec> RankedSource::describe() {
   return tensors;
 }
 
-void RankedSource::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
-  source_.copy_tensors(*layout_for(rank_, layout), image, part);
-}
-
-std::unique_ptr<LateCopy> RankedSource::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
-  return source_.prepare_late(*layout_for(rank_, layout), image);
-}
-
-std::unique_ptr<LateCopy> RankedSource::prepare_independent(const ImageLayout& layout,
-                                                            std::span<std::byte> image) {
-  return source_.prepare_independent(*layout_for(rank_, layout), image);
+std::unique_ptr<LateCopy> RankedSource::copy(const ImageLayout& layout, std::span<std::byte> image,
+                                             Part part) {
+  return source_.copy(*layout_for(rank_, layout), image, part);
 }
 
 }}}  // namespace holdfast::v0_2::internal

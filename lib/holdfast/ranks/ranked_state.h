@@ -26,14 +26,11 @@ bool has_own_of(int rank, std::span<const TensorSpec> tensors);
 // that the file lacks are replaced by rank 0's.
 std::shared_ptr<Snapshot> share_of(int rank, const std::shared_ptr<Snapshot>& whole);
 
-// Total size of the rank's own tensors in `tensors`.
-std::uint64_t own_bytes(const SnapshotSource& source, std::span<const TensorSpec> tensors);
 // What a rank has of its own: "rng/cpu (5056 bytes), rng/gpu.0 (16 bytes)". All ranks must have the same
 // text, or no save can succeed.
 std::string own_tensors(SnapshotSource& source);
 // Copies another rank's own_of() into its place in the image. Throws Error if the size differs.
-void put_own_of(int rank, std::string_view own, const SnapshotSource& source, const ImageLayout& layout,
-                std::span<std::byte> image);
+void put_own_of(int rank, std::string_view own, const ImageLayout& layout, std::span<std::byte> image);
 // This rank's own tensors now: their bytes concatenated, in describe()'s order.
 std::string own_of(SnapshotSource& source);
 
@@ -44,46 +41,27 @@ class RankedSource final : public SnapshotSource {
   RankedSource(SnapshotSource& source, int rank, int world_size)
       : source_(source), rank_(rank), world_size_(world_size) {}
 
-  std::shared_ptr<const void> hold_list() override { return source_.hold_list(); }
-  std::shared_ptr<const void> fix_form() override { return source_.fix_form(); }
   std::vector<TensorSpec> describe() override;
-  bool may_change_form() const override { return source_.may_change_form(); }
-  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
-  bool on_device() const override { return source_.on_device(); }
-  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
-                                                std::span<std::byte> image) override;
-  PrepareImage image_preparation() const override { return source_.image_preparation(); }
-  void copy_early(std::span<const std::string> names) override { source_.copy_early(names); }
+  TensorRole role(const TensorSpec& tensor) const override { return source_.role(tensor); }
   Attributes attributes() override { return source_.attributes(); }
-  void advance(const StepReport& report) override { source_.advance(report); }
-  void last_was_skipped() override { source_.last_was_skipped(); }
-  std::int64_t step() const override { return source_.step(); }
-  DataEnd data_end() const override { return source_.data_end(); }
-  std::vector<std::string> changed_since(const Snapshot& image) override {
-    return source_.changed_since(*share_of(rank_, std::make_shared<Snapshot>(image)));
+  SourceTraits traits() const override { return source_.traits(); }
+  std::shared_ptr<const void> hold(Hold what) override { return source_.hold(what); }
+  std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  Position advance(const StepReport& report) override { return source_.advance(report); }
+  Position position() const override { return source_.position(); }
+  void learn(const StepNews& news) override { source_.learn(news); }
+  std::vector<std::string> changed(const Snapshot* image) override {
+    return source_.changed(image ? share_of(rank_, std::make_shared<Snapshot>(*image)).get() : nullptr);
   }
-  std::vector<std::string> changed_unseen() override { return source_.changed_unseen(); }
+  std::vector<std::string> doubts() override { return source_.doubts(); }
   void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
              const Overrides& overrides) override {
     source_.check(tensors, attributes, overrides);
   }
-  void load(const Snapshot& snapshot, const Overrides& overrides) override {
-    source_.load(snapshot, overrides);
+  void load(const Snapshot& snapshot, const LoadOptions& options) override {
+    source_.load(snapshot, options);
   }
-  void load_weights(const Snapshot& snapshot) override { source_.load_weights(snapshot); }
-  bool takes_weight(const TensorSpec& tensor) const override { return source_.takes_weight(tensor); }
   void bring_together() override { source_.bring_together(); }
-  bool needs_others() const override { return source_.needs_others(); }
-  bool own_of_rank(const TensorSpec& tensor) const override { return source_.own_of_rank(tensor); }
-  bool replicated(const TensorSpec& tensor) const override { return source_.replicated(tensor); }
-  bool trained(const TensorSpec& tensor) const override { return source_.trained(tensor); }
-  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override {
-    source_.copy_own(layout, image);
-  }
-  void derive_own(int rank) override { source_.derive_own(rank); }
-  std::vector<std::string> doubts() override { return source_.doubts(); }
-  void told_to_stop() override { source_.told_to_stop(); }
 
  private:
   SnapshotSource& source_;

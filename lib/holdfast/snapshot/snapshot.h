@@ -74,7 +74,7 @@ struct HOLDFAST_EXPORT Snapshot {
   Attributes attributes;
   std::int64_t step = 0;
   std::shared_ptr<const Arrival> arrival = {};  // null: the image is complete
-  // By tensor: is it a trained parameter or optimizer slot (SnapshotSource::trained). Empty: all are. Not
+  // By tensor: is it a trained parameter or optimizer slot (TensorRole::trained). Empty: all are. Not
   // part of the file.
   std::vector<bool> trained = {};
   // What was digested while the image was filled; complete when the image is. Null: nothing. Nobody may

@@ -49,10 +49,16 @@ struct StepReport {
   std::shared_ptr<LateReport> late = {};
 };
 
-// Which tensors to copy. `late` ones cannot change before the next optimizer update: parameters, optimizer
-// slots. `early` ones can: buffers, RNG, every user's Stateful. Tensors in device memory always count as
-// late, because the device copies aside what changes early, in order with its work.
-enum class Part { early, late, all };
+// Which tensors to copy. Late ones cannot change before the next optimizer update: parameters, optimizer
+// slots. Early ones can: buffers, RNG, every user's Stateful. Tensors in device memory always count as late,
+// because the device copies aside what changes early, in order with its work.
+enum class Part {
+  all,
+  early,
+  late,         // beside the training: the caller runs the copy that it gets
+  independent,  // as `late`, but that copy is independent(): for a loop that does not announce its updates
+  own,          // those that are each rank's own (Sharing), and no others
+};
 
 // The late tensors of one step boundary, for a copy into an image while training computes forward and
 // backward. Keeps the memory that the tensors had then, even if the module is moved or cast meanwhile.
@@ -101,107 +107,117 @@ class HOLDFAST_EXPORT UnsavableError : public UsageError {
   using UsageError::UsageError;
 };
 
+// Where the training stands.
+struct Position {
+  std::int64_t step = 0;
+  // Where the data stands after the last advance(): the program may work on the state after a boundary where
+  // its data ends.
+  DataEnd data_end = DataEnd::none;
+};
+
+// Whose content of a tensor a checkpoint of several ranks has.
+enum class Sharing {
+  first,  // rank 0's
+  // Equal to the bit on all ranks at every boundary where all save (after bring_together()). Any rank may
+  // write any part of it, and nothing compares: a wrong answer makes a checkpoint that is no rank's state.
+  same,
+  own,  // each rank's (random numbers): early, with one type and shape on all ranks
+};
+
+struct TensorRole {
+  Sharing sharing = Sharing::first;
+  // A trained parameter or an optimizer slot. In these an infinity makes a checkpoint "not finite"
+  // (retention.h); in other tensors only a NaN does.
+  bool trained = true;
+  bool weight = true;  // load() takes it with LoadOptions::weights_only, which reads no other tensors
+};
+
+// What a Checkpointer plans with.
+struct SourceTraits {
+  bool on_device = false;  // some of the state is in device memory
+  // The tensors may be others at each boundary, in the same way on all ranks. Ranks that write one file
+  // together then lay it out again before they agree on a save.
+  bool may_change_form = false;
+  // describe() or a copy would wait for other ranks now, because bring_together() was not called here.
+  bool needs_others = false;
+  PrepareImage prepare_image = {};  // empty: no preparation. May be called after the source is gone
+};
+
+// What turns out about an update after its advance().
+struct StepNews {
+  bool skipped = false;  // it was skipped, as its StepReport::late tells now; the source counts it
+  bool stop = false;     // the program was told to stop: no update follows
+  // These tensors do change before the next update: from now on they are early.
+  std::span<const std::string> early = {};
+};
+
+struct LoadOptions {
+  Overrides overrides = {};
+  bool weights_only = false;  // model tensors only (`--init-from`); everything else stays fresh
+  // Not 0: the snapshot has rank 0's own tensors, and this rank then derives its own from the loaded state
+  // and this number alone.
+  int new_rank = 0;
+};
+
+// What SnapshotSource::hold() keeps as it is.
+enum class Hold {
+  // The list of tensors: no code of the program runs between the calls but save() of its components, so the
+  // source may list its tensors once for all of them: a model has hundreds. Nested holds share one list. An
+  // update, a load and a new part end it.
+  list,
+  // The form: a run saves this state, and each start of the run makes the state as it is now. So the source
+  // accepts no new part, and attributes() throws UnsavableError where load() of such a start would refuse the
+  // state.
+  form,
+};
+
 class HOLDFAST_EXPORT SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
 
-  // While the result lives, no code of the program runs between the calls below but save() of its components,
-  // so the source may list its tensors once for all of them: a model has hundreds. Nested holds share one
-  // list. An update, a load and a new part end it. nullptr: the source keeps no list.
-  virtual std::shared_ptr<const void> hold_list() { return nullptr; }
-  // While the result lives, a run saves this state, and each start of the run makes the state as it is now.
-  // So the source accepts no new part, and attributes() throws UnsavableError where load() of such a start
-  // would refuse the state. nullptr: the source does not compare.
-  virtual std::shared_ptr<const void> fix_form() { return nullptr; }
   // The current tensors of the state, in a fixed order. May differ from the last call once optimizer slots
   // exist; then the checkpoint side makes a new plan.
   virtual std::vector<TensorSpec> describe() = 0;
-  // True if the tensors may be others at each boundary, in the same way on all ranks. Ranks that write one
-  // file together then lay it out again before they agree on a save.
-  virtual bool may_change_form() const { return false; }
-  // Copies each tensor of `layout` into its slot, or the part that layout.wanted() names. This and the
-  // following copies require layout.tensors() == describe().
-  virtual void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) = 0;
-  // Prepares a copy of Part::late. Copies at once what another thread cannot copy (device memory, unusual
-  // strides). Requires that the image outlives the copy.
-  virtual std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) = 0;
-
-  // True if some of the state is in device memory.
-  virtual bool on_device() const { return false; }
-  // Like prepare_late(), but the result is independent(): for a loop that does not announce its updates.
-  // Requires on_device(). May block if a device has no spare memory.
-  virtual std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
-                                                        std::span<std::byte> image) {
-    return prepare_late(layout, image);
-  }
-  // An empty function means no preparation. The function may be called after the source is gone.
-  virtual PrepareImage image_preparation() const { return {}; }
-
-  // These tensors do change before the update: from now on they belong to Part::early.
-  virtual void copy_early(std::span<const std::string> names) = 0;
+  // Of a tensor of the last describe(). `weight` is asked of tensors of a checkpoint.
+  virtual TensorRole role(const TensorSpec& /*tensor*/) const { return {}; }
   // Everything that is not a tensor, including the step ("step").
   virtual Attributes attributes() = 0;
+  // As of the last describe().
+  virtual SourceTraits traits() const { return {}; }
+  // Holds it while the result lives. nullptr: the source keeps no list, or compares no form.
+  virtual std::shared_ptr<const void> hold(Hold /*what*/) { return nullptr; }
+  // Copies each tensor of that part of `layout` into its slot, or what layout.wanted() names of it. Requires
+  // layout.tensors() == describe(), of which Part::own is those tensors alone. For Part::late and
+  // Part::independent returns a copy to run, and copies at once what another thread cannot copy (device
+  // memory, unusual strides); else nullptr. Requires that the image outlives that copy. Part::independent
+  // requires on_device, and may block if a device has no spare memory.
+  virtual std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image,
+                                         Part part) = 0;
 
-  // One optimizer update was applied or skipped: the state is at the next step boundary.
-  virtual void advance(const StepReport& report) = 0;
-  // The update of the last advance() was skipped, as its StepReport::late tells now. Counts it.
-  virtual void last_was_skipped() {}
-  virtual std::int64_t step() const = 0;
-  // Where the data stands after the last advance(): the program may work on the state after a boundary where
-  // its data ends. Asked at every step.
-  virtual DataEnd data_end() const { return DataEnd::none; }
+  // One optimizer update was applied or skipped: the state is at the next step boundary, which it returns.
+  virtual Position advance(const StepReport& report) = 0;
+  virtual Position position() const = 0;
+  virtual void learn(const StepNews& news) = 0;
   // Names of attributes and tensors that differ from that image of the present step. Random streams and
-  // train/eval flags do not count: an evaluation leaves them otherwise. Reads the whole state.
-  virtual std::vector<std::string> changed_since(const Snapshot& /*image*/) { return {}; }
-
-  // Names of tensors that the source has taken as unchanged, and that have changed without a trace. Reads all
-  // of these; the next save has what was found.
-  virtual std::vector<std::string> changed_unseen() { return {}; }
+  // train/eval flags do not count: an evaluation leaves them otherwise. Reads the whole state. nullptr: names
+  // of tensors that the source has taken as unchanged, and that have changed without a trace. Reads all of
+  // these; the next save has what was found.
+  virtual std::vector<std::string> changed(const Snapshot* /*image*/) { return {}; }
+  // What the program has probably forgotten, one text each, for its log. Called at each save after an update.
+  // Only the first call may return texts. Changes nothing that decides the next step.
+  virtual std::vector<std::string> doubts() { return {}; }
 
   // Read-only: would load() accept this checkpoint? Compares tensors and options; throws RefusedError (78)
   // with every difference. Called before the claim, without bytes of tensors.
   virtual void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
                      const Overrides& overrides) = 0;
   // Makes the state equal to the snapshot, bit for bit; all or nothing. Restores RNG streams last.
-  virtual void load(const Snapshot& snapshot, const Overrides& overrides) = 0;
-  // Loads model tensors only (`--init-from`); everything else stays fresh.
-  virtual void load_weights(const Snapshot& snapshot) = 0;
-  // True if load_weights() uses this tensor of a checkpoint; other tensors are not read.
-  virtual bool takes_weight(const TensorSpec& /*tensor*/) const { return true; }
+  virtual void load(const Snapshot& snapshot, const LoadOptions& options) = 0;
 
   // For several ranks that train one state: fetches from the other ranks what describe() and the copies need,
   // so that these do not wait for other ranks until the next update. Collective: every rank calls it at the
   // same boundaries, where all save. Throws on all ranks if it is impossible.
   virtual void bring_together() {}
-  // True if describe() or a copy would wait for other ranks now, because bring_together() was not called
-  // here.
-  virtual bool needs_others() const { return false; }
-  // True if each rank has its own content of this tensor (random numbers). Such a tensor is early, with one
-  // type and shape on all ranks.
-  virtual bool own_of_rank(const TensorSpec& /*tensor*/) const { return false; }
-  // True if this tensor of the last describe() is equal to the bit on all ranks at every boundary where all
-  // save (after bring_together()). Then any rank may write any part of it, and nothing compares: a wrong
-  // answer makes a checkpoint that is no rank's state. A tensor that is neither this nor a rank's own comes
-  // from rank 0.
-  virtual bool replicated(const TensorSpec& /*tensor*/) const { return false; }
-  // True if this tensor of the last describe() is a trained parameter or an optimizer slot. In these an
-  // infinity makes a checkpoint "not finite" (retention.h); in other tensors only a NaN does.
-  virtual bool trained(const TensorSpec& /*tensor*/) const { return true; }
-  // Copies only the rank's own tensors. Requires that layout.tensors() are exactly these.
-  // Override it together with own_of_rank(). A source without tensors of a rank's own keeps this one, which
-  // throws Error.
-  virtual void copy_own(const ImageLayout& /*layout*/, std::span<std::byte> /*image*/) {
-    throw Error("this training state has tensors that are each rank's own, and cannot copy them alone");
-  }
-  // After a load() of rank 0's state, for a rank whose own tensors the checkpoint lacks: derives them from
-  // the loaded state and the rank alone. Requires rank > 0.
-  virtual void derive_own(int /*rank*/) {}
-
-  // What the program has probably forgotten, one text each, for its log. Called at each save after an update.
-  // Only the first call may return texts. Changes nothing that decides the next step.
-  virtual std::vector<std::string> doubts() { return {}; }
-  // The program was told to stop: no update follows.
-  virtual void told_to_stop() {}
 };
 
 }}  // namespace holdfast::v0_2

@@ -61,7 +61,7 @@ void ImageStager::fit(std::vector<TensorSpec> tensors, std::uint64_t needed,
 std::vector<int> ImageStager::owners_of(const std::vector<TensorSpec>& tensors) const {
   std::vector<int> owners = owners_by_name(tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (owners[i] == kAnyRank && !source_.replicated(tensors[i])) owners[i] = 0;
+    if (owners[i] == kAnyRank && source_.role(tensors[i]).sharing != Sharing::same) owners[i] = 0;
   }
   return owners;
 }
@@ -70,13 +70,13 @@ std::vector<int> ImageStager::owners_of(const std::vector<TensorSpec>& tensors) 
 std::vector<bool> ImageStager::trained() const {
   std::vector<bool> trained;
   trained.reserve(plan_->layout->tensors().size());
-  for (const TensorSpec& tensor : plan_->layout->tensors()) trained.push_back(source_.trained(tensor));
+  for (const TensorSpec& tensor : plan_->layout->tensors()) trained.push_back(source_.role(tensor).trained);
   return trained;
 }
 
 // An image with one share alone must not touch or lock pages outside that share.
 PrepareImage ImageStager::preparation() const {
-  PrepareImage whole = source_.image_preparation();
+  PrepareImage whole = source_.traits().prepare_image;
   if (!whole || rank_ == 0 || !shares_) return whole;
   std::vector<ByteRange> pages;
   // Memory is touched and locked by whole pages.
@@ -115,7 +115,7 @@ void ImageStager::divide_plan() {
   // Undivided until all that follows has worked.
   mark_ = 0;
   shares_ = nullptr;
-  pool_.prepare_with(source_.image_preparation());
+  pool_.prepare_with(source_.traits().prepare_image);
   if (sees_.empty()) return;
   owners_ = owners_of(plan_->layout->tensors());
   try {
@@ -179,7 +179,7 @@ void ImageStager::plan_ahead() { fit(source_.attributes()); }
 Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark) {
   // Attributes, plan and copies share one list of the tensors. Each would otherwise walk the modules and
   // build hundreds of names again, while the training waits.
-  const auto list = source_.hold_list();
+  const auto list = source_.hold(Hold::list);
   Attributes attributes = source_.attributes();
   put_run_record(attributes, record);
   // Reserves for "false", which is longer than "true": the writer may find numbers that are not finite.
@@ -203,9 +203,9 @@ Staged ImageStager::stage(const RunRecord& record, Part part, std::int64_t mark)
   snapshot->layout = plan_->layout;
   snapshot->arena = pool_.take();
   snapshot->attributes = std::move(attributes);
-  snapshot->step = source_.step();
+  snapshot->step = source_.position().step;
   snapshot->trained = trained();
-  source_.copy_tensors(*staged.layout, snapshot->arena->bytes(), part);
+  source_.copy(*staged.layout, snapshot->arena->bytes(), part);
   staged.snapshot = std::move(snapshot);
   return staged;
 }

@@ -54,7 +54,7 @@ class ImageStager {
   // Makes an image now if devices copy into it: page-locking takes as long as many copies, and must not
   // happen during a graph capture.
   void make_image_ahead() {
-    if (source_.on_device() && pool_.ready()) pool_.take();
+    if (source_.traits().on_device && pool_.ready()) pool_.take();
   }
   // Size of the planned file; 0 without a plan.
   std::uint64_t bytes() const { return plan_ ? plan_->layout->length() : 0; }
@@ -70,7 +70,7 @@ class ImageStager {
   void widen(std::uint64_t attribute_capacity);
 
   // Stages the whole state, or only its early part; the caller then copies the rest
-  // (SnapshotSource::prepare_late). With a `mark`: only this rank's share if the mark still equals mark().
+  // (Part::late). With a `mark`: only this rank's share if the mark still equals mark().
   // Otherwise rank 0 copies everything, and another rank throws Error. Takes an image beyond the pool's limit
   // if none is ready.
   Staged stage(const RunRecord& record, Part part = Part::all, std::int64_t mark = 0);

@@ -89,7 +89,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
 TrainState::TrainState() : state_(std::make_unique<State>()) {}
 TrainState::~TrainState() = default;
 
-std::int64_t TrainState::step() const { return state_->step; }
+Position TrainState::position() const { return {state_->step, state_->data_end}; }
 
 std::int64_t TrainState::skipped() const { return state_->skipped; }
 
@@ -142,47 +142,48 @@ std::vector<TensorSpec> TrainState::describe() {
   return specs;
 }
 
-void TrainState::copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) {
-  if (part != Part::late) state_->gradients.begin();
+void TrainState::State::copy_now(const ImageLayout& layout, std::span<std::byte> image, holdfast::Part part) {
+  gradients.begin();
   Stager stager;
   // The stager needs every tensor until run() has returned. Streams and parts of tensors are made here, so
   // nobody else holds them.
   std::vector<at::Tensor> held;
   std::size_t seen = 0;
-  const auto copy = [&](const std::string& name, const at::Tensor& tensor, Part when) {
+  const auto take = [&](const std::string& name, const at::Tensor& tensor, holdfast::Part when) {
     ++seen;
-    if (internal::in_cuda(tensor)) when = Part::late;
-    if (part != Part::all && part != when) return;
+    const bool late = when == holdfast::Part::late || internal::in_cuda(tensor);
+    if (late && part == holdfast::Part::early) return;
     add_wanted(stager, held, place_of(name, tensor, layout, image));
   };
 
-  state_->visit_tensors(copy);
-  if (part == Part::late) {
-    // The early pass has found their tensors on a device. Otherwise the program's save() need not run once
-    // more.
-    if (state_->components_in_cuda) {
-      for (const State::Part& component : state_->components) {
-        internal::ImageWriter writer(component.name, layout, image, part);
-        component.component->save(writer);
-      }
-    }
-  } else {
-    state_->components_in_cuda = false;
-    for (const NamedGenerator& stream : state_->streams()) {
-      copy("rng/" + stream.name, rng_state(stream), Part::early);
-    }
-    for (const State::Part& component : state_->components) {
-      internal::ImageWriter writer(component.name, layout, image, part);
-      component.component->save(writer);
-      seen += writer.seen();
-      state_->components_in_cuda = state_->components_in_cuda || writer.seen_in_cuda();
-    }
-    // An image is used again by later saves. A component that writes fewer tensors than before would leave an
-    // older step's bytes in the new checkpoint.
-    if (seen != layout.tensors().size()) {
-      throw Error("the state has " + std::to_string(seen) + " tensors, the image was laid out for " +
-                  std::to_string(layout.tensors().size()));
-    }
+  visit_tensors(take);
+  for (const NamedGenerator& stream : streams()) {
+    take("rng/" + stream.name, rng_state(stream), holdfast::Part::early);
+  }
+  components_in_cuda = false;
+  for (const Part& component : components) {
+    internal::ImageWriter writer(component.name, layout, image, part);
+    component.component->save(writer);
+    seen += writer.seen();
+    components_in_cuda = components_in_cuda || writer.seen_in_cuda();
+  }
+  // An image is used again by later saves. A component that writes fewer tensors than before would leave an
+  // older step's bytes in the new checkpoint.
+  if (seen != layout.tensors().size()) {
+    throw Error("the state has " + std::to_string(seen) + " tensors, the image was laid out for " +
+                std::to_string(layout.tensors().size()));
+  }
+  stager.run();
+}
+
+void TrainState::State::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
+  Stager stager;
+  std::vector<at::Tensor> held;
+  for (const SlotTensor& gradient : carried_gradients(*list_tensors())) {
+    add_wanted(stager, held, place_of(gradient.name, gradient.tensor, layout, image));
+  }
+  for (const NamedGenerator& stream : streams()) {
+    add_wanted(stager, held, place_of("rng/" + stream.name, rng_state(stream), layout, image));
   }
   stager.run();
 }
@@ -221,69 +222,47 @@ std::unique_ptr<LateCopy> TrainState::State::prepare(const ImageLayout& layout, 
   return join_copies(std::move(late), std::move(theirs), now);
 }
 
-std::unique_ptr<LateCopy> TrainState::prepare_late(const ImageLayout& layout, std::span<std::byte> image) {
-  return state_->prepare(layout, image, NextUpdate::announced);
-}
-
-bool TrainState::on_device() const { return state_->in_cuda; }
-
-std::unique_ptr<LateCopy> TrainState::prepare_independent(const ImageLayout& layout,
-                                                          std::span<std::byte> image) {
-  return state_->prepare(layout, image, NextUpdate::unannounced);
-}
-
-PrepareImage TrainState::image_preparation() const {
-  return state_->in_cuda ? internal::cuda_image_preparation() : PrepareImage();
-}
-
-void TrainState::copy_early(std::span<const std::string> names) {
-  state_->early.insert(names.begin(), names.end());
+std::unique_ptr<LateCopy> TrainState::copy(const ImageLayout& layout, std::span<std::byte> image, Part part) {
+  switch (part) {
+    case Part::late:
+      return state_->prepare(layout, image, NextUpdate::announced);
+    case Part::independent:
+      return state_->prepare(layout, image, NextUpdate::unannounced);
+    case Part::own:
+      state_->copy_own(layout, image);
+      return nullptr;
+    default:
+      state_->copy_now(layout, image, part);
+      return nullptr;
+  }
 }
 
 // Random streams are what ranks always differ in.
-bool TrainState::own_of_rank(const TensorSpec& tensor) const {
-  return tensor.name.starts_with("rng/") || tensor.name.starts_with("state/gradient/");
+TensorRole TrainState::role(const TensorSpec& tensor) const {
+  const std::string& name = tensor.name;
+  const bool own = name.starts_with("rng/") || name.starts_with("state/gradient/");
+  const bool trained = state_->trained.contains(name);
+  const bool same = trained || state_->replicated.contains(name);
+  return {.sharing = own    ? Sharing::own
+                     : same ? Sharing::same
+                            : Sharing::first,
+          .trained = trained,
+          .weight = state_->has_module(std::string_view(name).substr(0, name.find('/')))};
 }
 
-bool TrainState::replicated(const TensorSpec& tensor) const {
-  return state_->trained.contains(tensor.name) || state_->replicated.contains(tensor.name);
-}
-
-bool TrainState::trained(const TensorSpec& tensor) const { return state_->trained.contains(tensor.name); }
-
-void TrainState::copy_own(const ImageLayout& layout, std::span<std::byte> image) {
-  Stager stager;
-  std::vector<at::Tensor> held;
-  for (const SlotTensor& gradient : state_->carried_gradients(*state_->list_tensors())) {
-    add_wanted(stager, held, place_of(gradient.name, gradient.tensor, layout, image));
-  }
-  for (const NamedGenerator& stream : state_->streams()) {
-    const std::string name = "rng/" + stream.name;
-    const at::Tensor tensor = rng_state(stream);
-    add_wanted(stager, held, place_of(name, tensor, layout, image));
-  }
-  stager.run();
+SourceTraits TrainState::traits() const {
+  const auto& parts = state_->components;
+  const bool spread = std::any_of(parts.begin(), parts.end(),
+                                  [](const State::Part& part) { return part.component->spread(); });
+  return {.on_device = state_->in_cuda,
+          .may_change_form = state_->may_change_form(),
+          .needs_others = spread && !state_->brought_together,
+          .prepare_image = state_->in_cuda ? internal::cuda_image_preparation() : PrepareImage()};
 }
 
 void TrainState::bring_together() {
   for (const State::Part& part : state_->components) part.component->bring_together();
   state_->brought_together = true;
-}
-
-bool TrainState::needs_others() const {
-  const auto& parts = state_->components;
-  return !state_->brought_together && std::any_of(parts.begin(), parts.end(), [](const State::Part& part) {
-    return part.component->spread();
-  });
-}
-
-void TrainState::derive_own(int rank) {
-  state_->find_gpus(state_->list_tensors()->modules);
-  for (const NamedGenerator& stream : state_->streams()) {
-    // All ranks start from the streams in one file. Without this they would draw the same numbers, such as
-    // equal dropout masks.
-    branch_off(stream, static_cast<std::uint64_t>(rank));
-  }
 }
 
 Attributes TrainState::attributes() {
@@ -293,7 +272,7 @@ Attributes TrainState::attributes() {
   return std::move(look.attributes);
 }
 
-void TrainState::advance(const StepReport& report) {
+Position TrainState::advance(const StepReport& report) {
   std::optional<Cursor> cursor = report.applied;
   DataEnd end = DataEnd::none;
   for (Component* source : state_->data_sources) {
@@ -319,8 +298,7 @@ void TrainState::advance(const StepReport& report) {
   if (state_->gradients.watching()) [[unlikely]]
     state_->look_at_gradients();
   if (report.skipped) ++state_->skipped;
+  return position();
 }
-
-void TrainState::last_was_skipped() { ++state_->skipped; }
 
 }}  // namespace holdfast::v0_2

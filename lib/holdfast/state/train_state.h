@@ -129,51 +129,34 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   void layout_option(const std::string& name, AttributeValue value);
 
   // Number of optimizer updates since the start of the run, including skipped ones.
-  std::int64_t step() const override;
-  DataEnd data_end() const override;
-  std::vector<std::string> changed_since(const Snapshot& image) override;
-  std::vector<std::string> changed_unseen() override;
+  std::int64_t step() const { return position().step; }
   // Number of skipped updates (StepReport::skipped). Schedules count step() - skipped().
   std::int64_t skipped() const;
   // The samples that the updates have applied. {0, 0} without a data component and without reports.
   Cursor cursor() const;
 
-  std::shared_ptr<const void> hold_list() override;
-  std::shared_ptr<const void> fix_form() override;
   std::vector<TensorSpec> describe() override;
-  bool may_change_form() const override;
-  void copy_tensors(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override;
-  bool on_device() const override;
-  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
-                                                std::span<std::byte> image) override;
-  PrepareImage image_preparation() const override;
-  void copy_early(std::span<const std::string> names) override;
+  // Each rank's own are random number streams and carried gradients. The same on all ranks are parameters
+  // that an optimizer of this state trains, optimizer slots, and tensors of components that say `bool
+  // replicated() const`. Buffers and untrained parameters may differ between ranks, such as averages that
+  // only rank 0 keeps. Trained are the parameters and slots above, also of a component that trains (concept
+  // Trains).
+  TensorRole role(const TensorSpec& tensor) const override;
   Attributes attributes() override;
-  void advance(const StepReport& report) override;
-  void last_was_skipped() override;
-  void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
-             const Overrides& overrides) override;
-  void load(const Snapshot& snapshot, const Overrides& overrides) override;
-  void load_weights(const Snapshot& snapshot) override;
-  bool takes_weight(const TensorSpec& tensor) const override;
-  // Calls bring_together() of every component that has it. Collective.
-  void bring_together() override;
-  bool needs_others() const override;
-  // True for random number streams: each rank has its own. All other tensors are the same on all ranks.
-  bool own_of_rank(const TensorSpec& tensor) const override;
-  // True for parameters that an optimizer of this state trains, for optimizer slots, and for tensors of
-  // components that say `bool replicated() const`. False for buffers and untrained parameters: they may
-  // differ between ranks, such as averages that only rank 0 keeps.
-  bool replicated(const TensorSpec& tensor) const override;
-  // True for parameters that an optimizer of this state trains and for optimizer slots. This includes those
-  // of a component that trains (concept Trains).
-  bool trained(const TensorSpec& tensor) const override;
-  void copy_own(const ImageLayout& layout, std::span<std::byte> image) override;
-  void derive_own(int rank) override;
+  SourceTraits traits() const override;
+  std::shared_ptr<const void> hold(Hold what) override;
+  std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
+  Position advance(const StepReport& report) override;
+  Position position() const override;
+  void learn(const StepNews& news) override;
+  std::vector<std::string> changed(const Snapshot* image) override;
   // What was probably forgotten, found at the first save: docs/porting.md.
   std::vector<std::string> doubts() override;
-  void told_to_stop() override;
+  void check(std::span<const TensorSpec> tensors, const Attributes& attributes,
+             const Overrides& overrides) override;
+  void load(const Snapshot& snapshot, const LoadOptions& options) override;
+  // Calls bring_together() of every component that has it. Collective.
+  void bring_together() override;
 
   // Type-erased component.
   class Component {
@@ -200,6 +183,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   void add_component(const std::string& name, std::unique_ptr<Component> component);
   void add_value(const std::string& name, ValueAccess access);
   void load_components(const Snapshot& snapshot);
+  void load_weights(const Snapshot& snapshot);
 
   struct State;
   std::unique_ptr<State> state_;

@@ -35,12 +35,12 @@ bool differs(const std::string& name, const at::Tensor& tensor, const Snapshot& 
 
 }  // namespace
 
-DataEnd TrainState::data_end() const { return state_->data_end; }
-
-std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
+std::vector<std::string> TrainState::changed(const Snapshot* since) {
+  if (since == nullptr) return state_->changed_unseen();
+  const Snapshot& image = *since;
   const at::NoGradGuard no_grad;
   image.wait_for_arrival();
-  const auto list = hold_list();
+  const auto list = hold(Hold::list);
   std::vector<std::string> names;
   const Attributes now = attributes();
   for (const auto& [name, attribute] : now) {
@@ -78,11 +78,11 @@ std::vector<std::string> TrainState::changed_since(const Snapshot& image) {
   return names;
 }
 
-std::vector<std::string> TrainState::changed_unseen() {
-  if (!state_->frozen.any()) return {};
+std::vector<std::string> TrainState::State::changed_unseen() {
+  if (!frozen.any()) return {};
   const at::NoGradGuard no_grad;
-  std::vector<std::string> names = state_->frozen.look_again(state_->list_tensors()->modules);
-  if (!names.empty()) state_->held.reset();  // these are stored from now on
+  std::vector<std::string> names = frozen.look_again(list_tensors()->modules);
+  if (!names.empty()) held.reset();  // these are stored from now on
   return names;
 }
 

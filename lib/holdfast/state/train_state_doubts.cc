@@ -1,5 +1,5 @@
 // What TrainState tells the program, and its parts: doubts(), what was probably forgotten, found at the first
-// save; told_to_stop(), rates_follow_position().
+// save; learn(), rates_follow_position().
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -54,7 +54,10 @@ std::string TrainState::State::rates_of_nobody() {
 
 void TrainState::rates_follow_position() { state_->rates_told = true; }
 
-void TrainState::told_to_stop() {
+void TrainState::learn(const StepNews& news) {
+  if (news.skipped) ++state_->skipped;
+  state_->early.insert(news.early.begin(), news.early.end());
+  if (!news.stop) return;
   for (const State::Part& part : state_->components) part.component->told_to_stop();
 }
 

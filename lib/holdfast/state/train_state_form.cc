@@ -227,16 +227,15 @@ void TrainState::State::check_form_is_open(const std::string& what) const {
       "before resume(), also one that a later phase is the first to use");
 }
 
-std::shared_ptr<const void> TrainState::fix_form() {
-  State& state = *state_;
-  const auto list = state.list_tensors();
-  auto form = std::make_shared<StateForm>(state.form_of(*list, state.look_at_attributes(*list)));
+std::shared_ptr<const void> TrainState::State::fix_form() {
+  const auto list = list_tensors();
+  auto fixed = std::make_shared<StateForm>(form_of(*list, look_at_attributes(*list)));
   for (const ModuleTensor& item : list->modules.tensors) {
     if (item.may_change_shape) continue;
-    if (shares_memory(item.tensor)) form->strides.emplace(item.name, item.tensor.strides().vec());
+    if (shares_memory(item.tensor)) fixed->strides.emplace(item.name, item.tensor.strides().vec());
   }
-  state.form = form;
-  return form;
+  form = fixed;
+  return fixed;
 }
 
 }}  // namespace holdfast::v0_2

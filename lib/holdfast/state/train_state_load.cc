@@ -78,7 +78,9 @@ void give_memory(const NewMemory& memory) {
 
 }  // namespace
 
-void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
+void TrainState::load(const Snapshot& snapshot, const LoadOptions& options) {
+  if (options.weights_only) return load_weights(snapshot);
+  const Overrides& overrides = options.overrides;
   const Attributes& recorded = snapshot.attributes;
   check(snapshot.layout->tensors(), recorded, overrides);
 
@@ -125,9 +127,9 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   give_memory(memory);
   copy_module_tensors(inventory, snapshot, state_->frozen);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
-  std::vector<std::string> options = now.options;  // plus options that only the recorded run had
-  for (const std::string& name : recorded.get_strings(kStateOptions)) options.push_back(name);
-  const auto changed = overridden(options, overrides);
+  std::vector<std::string> named = now.options;  // plus options that only the recorded run had
+  for (const std::string& name : recorded.get_strings(kStateOptions)) named.push_back(name);
+  const auto changed = overridden(named, overrides);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     state_->optimizers[i].install(std::move(slots[i]), recorded, changed);
   }
@@ -138,6 +140,16 @@ void TrainState::load(const Snapshot& snapshot, const Overrides& overrides) {
   state_->cursor = cursor;
   // Last: everything above may draw random numbers.
   for (const auto& [stream, state] : streams) set_rng_state(stream, state);
+  if (options.new_rank > 0) state_->derive_own(options.new_rank);
+}
+
+void TrainState::State::derive_own(int rank) {
+  find_gpus(list_tensors()->modules);
+  for (const NamedGenerator& stream : streams()) {
+    // All ranks start from the streams in one file. Without this they would draw the same numbers, such as
+    // equal dropout masks.
+    branch_off(stream, static_cast<std::uint64_t>(rank));
+  }
 }
 
 void TrainState::load_components(const Snapshot& snapshot) {
@@ -169,10 +181,6 @@ void TrainState::load_components(const Snapshot& snapshot) {
     }
     throw;
   }
-}
-
-bool TrainState::takes_weight(const TensorSpec& tensor) const {
-  return state_->has_module(std::string_view(tensor.name).substr(0, tensor.name.find('/')));
 }
 
 void TrainState::load_weights(const Snapshot& snapshot) {

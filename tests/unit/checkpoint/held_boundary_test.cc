@@ -37,7 +37,7 @@ TEST_F(HeldBoundary, IsWhatFinishStoresAtTheLastStep) {
     run.checkpointer.expect_last_step(5);
     run.train_to(5);
     work_on(run);
-    run.source.changed = {"optimizer.group.0.now.lr", "model/weight"};
+    run.source.changes = {"optimizer.group.0.now.lr", "model/weight"};
     EXPECT_EQ(run.checkpointer.finish(), 0);
     EXPECT_EQ(run.state(), state_after(5)) << "its own digest is the boundary's, too";
   }

@@ -54,7 +54,7 @@ TEST_F(HeldTogether, TheLastBoundaryIsStoredWhetherRanksShareTheWriteOrNot) {
           train(one);
         }
         work_on(one);
-        one.source.changed = {"model/weight"};
+        one.source.changes = {"model/weight"};
         one.finish();
       });
       expect_all_ended(0);

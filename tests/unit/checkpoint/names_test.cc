@@ -16,18 +16,16 @@ class NamesSource : public SnapshotSource {
     specs.insert(specs.end(), more_.begin(), more_.end());
     return specs;
   }
-  void copy_tensors(const ImageLayout&, std::span<std::byte>, Part) override { ++copies; }
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout&, std::span<std::byte>) override {
+  Attributes attributes() override { return plain_.attributes(); }
+  std::unique_ptr<LateCopy> copy(const ImageLayout&, std::span<std::byte>, Part) override {
     ++copies;
     return nullptr;
   }
-  void copy_early(std::span<const std::string>) override {}
-  Attributes attributes() override { return plain_.attributes(); }
-  void advance(const StepReport& report) override { plain_.advance(report); }
-  std::int64_t step() const override { return plain_.step(); }
+  Position advance(const StepReport& report) override { return plain_.advance(report); }
+  Position position() const override { return plain_.position(); }
+  void learn(const StepNews&) override {}
   void check(std::span<const TensorSpec>, const Attributes&, const Overrides&) override {}
-  void load(const Snapshot&, const Overrides&) override {}
-  void load_weights(const Snapshot&) override {}
+  void load(const Snapshot&, const LoadOptions&) override {}
 
   int copies = 0;
 

@@ -75,17 +75,24 @@ class StuckSource : public MemorySource {
   bool is_device = false;  // that copies by itself; of rank 1 a bit of the largest part flips
   int rank = 0;
 
-  bool on_device() const override { return is_device; }
-  std::unique_ptr<LateCopy> prepare_late(const ImageLayout& layout, std::span<std::byte> image) override {
-    auto copy = MemorySource::prepare_late(layout, image);
+  SourceTraits traits() const override {
+    SourceTraits traits = MemorySource::traits();
+    traits.on_device = is_device;
+    return traits;
+  }
+  std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override {
+    if (part == Part::independent) return arriving(layout, image);
+    auto copy = MemorySource::copy(layout, image, part);
+    if (!copy) return nullptr;
     const auto at = layout.find(stuck);
     return std::make_unique<StuckCopy>(std::move(copy),
                                        at ? layout.slot(*at, image) : std::span<std::byte>());
   }
-  std::unique_ptr<LateCopy> prepare_independent(const ImageLayout& layout,
-                                                std::span<std::byte> image) override {
+
+ private:
+  std::unique_ptr<LateCopy> arriving(const ImageLayout& layout, std::span<std::byte> image) {
     std::vector<std::byte> now(image.size());
-    copy_tensors(layout, now, Part::all);
+    MemorySource::copy(layout, now, Part::all);
     std::vector<ArrivingCopy::Part> parts;
     parts.reserve(layout.tensors().size());
     std::span<std::byte> largest;

@@ -113,7 +113,7 @@ TEST(ShardedOptimizer, RefusesACheckpointThatDoesNotFit) {
   state.add("optimizer", optimizer);
   EXPECT_THAT(message_of<RefusedError>([&] { state.load(*trained, {}); }),
               HasSubstr("optimizer.group.0.lr is 0.2 here and 0.1 in the checkpoint"));
-  state.load(*trained, {"lr"});
+  state.load(*trained, {.overrides = {"lr"}});
   EXPECT_EQ(inner.param_groups()[0].options().get_lr(), 0.2);
   EXPECT_EQ(optimizer.slot_bytes(), 2 * 26 * 4);
 
@@ -124,8 +124,8 @@ TEST(ShardedOptimizer, RefusesACheckpointThatDoesNotFit) {
   another.add("model", same);
   another.add("optimizer", others);
   EXPECT_THAT(message_of<RefusedError>([&] {
-                another.load(*trained, {"lr", "momentum", "dampening", "nesterov", "betas", "eps", "amsgrad",
-                                        "weight_decay"});
+                another.load(*trained, {.overrides = {"lr", "momentum", "dampening", "nesterov", "betas",
+                                                      "eps", "amsgrad", "weight_decay"}});
               }),
               HasSubstr("the optimizer is SGD here and Adam in the checkpoint"));
 }
@@ -196,7 +196,7 @@ TEST(Sharded, AStateWithOneNeedsTheOthersAtEachBoundaryUntilItWasBroughtTogether
   ShardedOptimizer sharded(sgd, net, group);
   TrainState whole;
   whole.add("model", net);
-  EXPECT_FALSE(whole.needs_others());
+  EXPECT_FALSE(whole.traits().needs_others);
   TrainState state;
   state.add("model", net);
   state.add("optimizer", sharded);
@@ -204,9 +204,9 @@ TEST(Sharded, AStateWithOneNeedsTheOthersAtEachBoundaryUntilItWasBroughtTogether
     net.backward();
     sharded.step();
     state.advance({});
-    EXPECT_TRUE(state.needs_others());
+    EXPECT_TRUE(state.traits().needs_others);
     state.bring_together();
-    EXPECT_FALSE(state.needs_others());
+    EXPECT_FALSE(state.traits().needs_others);
   }
 }
 

@@ -52,7 +52,7 @@ inline void take_weights(torch::nn::Module& module, const Weights& weights) {
   state.describe();
   const auto read = read_weights(*disk.open_file("/weights", OpenMode::read), state.attributes());
   ASSERT_TRUE(std::holds_alternative<std::shared_ptr<Snapshot>>(read));
-  state.load_weights(*std::get<std::shared_ptr<Snapshot>>(read));
+  state.load(*std::get<std::shared_ptr<Snapshot>>(read), {.weights_only = true});
 }
 
 }  // namespace holdfast::test

@@ -89,7 +89,7 @@ TEST(Lamb, VariantsAreRecordedWhereThereAreAny) {
     return static_cast<LambOptions&>(run.optimizer.param_groups()[0].options());
   };
   limit(apex).max_grad_norm(0.5);  // chosen by one run, changed since, and overridden in another
-  plain.state.load(*stage(apex.state), {"max_grad_norm"});
+  plain.state.load(*stage(apex.state), {.overrides = {"max_grad_norm"}});
   EXPECT_EQ(limit(plain).max_grad_norm(), 0);
 }
 

@@ -89,7 +89,7 @@ TEST(FrozenWeights, OtherBytesAreRefusedByNameAndNothingIsTouched) {
   EXPECT_THAT(refused, AllOf(HasSubstr("model/trunk_bias has other bytes here (1 more differ)"),
                              HasSubstr("Load the same frozen weights before resume()")));
   EXPECT_EQ(other.bag.named_parameters()["head"].sum().item<float>(), 0);
-  EXPECT_THAT(message_of<RefusedError>([&] { other.state.load_weights(*saved); }),
+  EXPECT_THAT(message_of<RefusedError>([&] { other.state.load(*saved, {.weights_only = true}); }),
               HasSubstr("model/trunk_bias has other bytes here"));
   // A difference in one element of one tensor.
   Tuner close;
@@ -214,10 +214,10 @@ TEST(FrozenWeights, AChangeIsSeenHoweverItWasMade) {
 TEST(FrozenWeights, AChangeBehindDataPtrIsFoundWhenSomebodyLooks) {
   Tuner program;
   const std::string before = digest(program.state);
-  EXPECT_THAT(program.state.changed_unseen(), IsEmpty());
+  EXPECT_THAT(program.state.changed(nullptr), IsEmpty());
   program["trunk_bias"].data_ptr<float>()[6] = -1;
   EXPECT_EQ(program.digested().size(), 2u) << "no save can see it";
-  EXPECT_THAT(program.state.changed_unseen(), ElementsAre("model/trunk_bias"));
+  EXPECT_THAT(program.state.changed(nullptr), ElementsAre("model/trunk_bias"));
   EXPECT_THAT(program.digested(), ElementsAre("model/trunk_weight"));
   EXPECT_NE(digest(program.state), before);
 }
@@ -250,13 +250,13 @@ TEST(FrozenWeights, AnEvaluationThatChangesSidesChangesNothing) {
   Tuner program({.frozen = Frozen::digest, .frozen_buffers = true});
   const auto saved = stage(program.state);
   program.bag.eval();
-  EXPECT_THAT(program.state.changed_since(*saved), IsEmpty());
+  EXPECT_THAT(program.state.changed(saved.get()), IsEmpty());
   const auto resting = stage(program.state);
   program.bag.train();
-  EXPECT_THAT(program.state.changed_since(*resting), IsEmpty());
+  EXPECT_THAT(program.state.changed(resting.get()), IsEmpty());
   const at::NoGradGuard no_grad;
   program["trunk_weight"].add_(1);
-  EXPECT_THAT(program.state.changed_since(*saved), ElementsAre("model/trunk_weight"));
+  EXPECT_THAT(program.state.changed(saved.get()), ElementsAre("model/trunk_weight"));
 }
 
 TEST(FrozenWeights, MoveAndChangeTheirLayoutWithoutBeingStored) {
@@ -278,7 +278,7 @@ TEST(FrozenWeights, MoveAndChangeTheirLayoutWithoutBeingStored) {
 
 TEST(FrozenWeights, TheFormStaysTheSameWhenSidesChange) {
   Tuner program;
-  const auto form = program.state.fix_form();
+  const auto form = program.state.hold(Hold::form);
   static_cast<void>(stage(program.state));
   program["trunk_weight"].requires_grad_(true);
   program.train();
@@ -296,8 +296,8 @@ TEST(FrozenWeights, LateAndEarlyPartsPassThemOver) {
   program.train();
   const auto whole = stage(program.state);
   const auto parts = empty_snapshot(program.state);
-  program.state.copy_tensors(*parts->layout, parts->arena->bytes(), Part::early);
-  const auto late = program.state.prepare_late(*parts->layout, parts->arena->bytes());
+  program.state.copy(*parts->layout, parts->arena->bytes(), Part::early);
+  const auto late = program.state.copy(*parts->layout, parts->arena->bytes(), Part::late);
   late->run();
   parts->attributes = program.state.attributes();
   EXPECT_EQ(digest(*parts), digest(*whole));

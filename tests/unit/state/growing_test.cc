@@ -136,7 +136,7 @@ TEST(Growing, AStateMayAlsoShrinkAndBeEmpty) {
 
 TEST(Growing, ShapesChangeAlsoAfterTheFormIsFixed) {
   Splats splats;
-  const auto form = splats.state.fix_form();
+  const auto form = splats.state.hold(Hold::form);
   splats.train(2);
   static_cast<void>(stage(splats.state));
   splats.densify(3);
@@ -151,7 +151,7 @@ TEST(Growing, WithoutTheWordAShapeIsAsStrictAsBefore) {
   Splats strict(4, {}), other(5, {});
   EXPECT_THAT(message_of<RefusedError>([&] { strict.state.load(*stage(other.state), {}); }),
               HasSubstr("splats/means is float32 [4, 3] here and float32 [5, 3] in the checkpoint"));
-  const auto form = strict.state.fix_form();
+  const auto form = strict.state.hold(Hold::form);
   strict.densify(1);
   EXPECT_THAT(message_of<UnsavableError>([&] { stage(strict.state); }),
               HasSubstr(".may_change_shape = true"));
@@ -160,7 +160,7 @@ TEST(Growing, WithoutTheWordAShapeIsAsStrictAsBefore) {
 TEST(Growing, TypesNamesAndSlotsStayStrict) {
   Splats splats;
   const auto snapshot = stage(splats.state);
-  const auto form = splats.state.fix_form();
+  const auto form = splats.state.hold(Hold::form);
   splats.cloud.to(at::kDouble);
   EXPECT_THAT(message_of<UnsavableError>([&] { stage(splats.state); }),
               HasSubstr("splats/means is float64 of any shape and was float32 of any shape"));
@@ -173,7 +173,7 @@ TEST(Growing, TypesNamesAndSlotsStayStrict) {
   // The moments were forgotten.
   Splats half;
   half.train(1);
-  const auto fixed = half.state.fix_form();
+  const auto fixed = half.state.hold(Hold::form);
   half.cloud.means.set_data(at::zeros({9, 3}));
   EXPECT_THAT(message_of<UnsavableError>([&] { stage(half.state); }),
               HasSubstr("adam/exp_avg/means has the shape [4, 3], and its parameter [9, 3]"));
@@ -226,7 +226,7 @@ TEST(Growing, OneTensorUnderTwoNamesKeepsBoth) {
 
 TEST(Growing, WeightsAloneBringTheirShapes) {
   Splats first(6), second(2);
-  second.state.load_weights(*stage(first.state));
+  second.state.load(*stage(first.state), {.weights_only = true});
   EXPECT_TRUE(second.cloud.means.equal(first.cloud.means));
 }
 
@@ -253,8 +253,8 @@ TEST(Growing, TensorsThatMayChangeAreNoLateOnes) {
   strict.train(1);
   const auto changes = [](Splats& one) {
     const auto image = empty_snapshot(one.state);
-    one.state.copy_tensors(*image->layout, image->arena->bytes(), Part::early);
-    const auto late = one.state.prepare_late(*image->layout, image->arena->bytes());
+    one.state.copy(*image->layout, image->arena->bytes(), Part::early);
+    const auto late = one.state.copy(*image->layout, image->arena->bytes(), Part::late);
     late->run();
     const at::NoGradGuard no_grad;
     one.cloud.means.add_(1);
@@ -292,7 +292,7 @@ struct Tuning {
 
 TEST(AppendedGroups, ALoadAppendsThemWithTheirOptions) {
   Tuning first(false);
-  const auto form = first.state.fix_form();
+  const auto form = first.state.hold(Hold::form);
   first.train(2);
   static_cast<void>(stage(first.state));
   first.unfreeze();
@@ -321,7 +321,7 @@ TEST(AppendedGroups, OnlyIfTheProgramAsksForIt) {
   EXPECT_THAT(message_of<RefusedError>([&] { second.state.load(*snapshot, {}); }),
               AllOf(HasSubstr("'sgd' has 1 parameter groups here and 2 in the checkpoint"),
                     HasSubstr("Make and add before resume() what the checkpoint has")));
-  const auto form = second.state.fix_form();
+  const auto form = second.state.hold(Hold::form);
   second.unfreeze();
   EXPECT_THAT(message_of<UnsavableError>([&] { stage(second.state); }),
               HasSubstr(".may_append_groups = true"));
@@ -362,7 +362,7 @@ TEST(AppendedGroups, WhatTheFileSaysIsChecked) {
 
 TEST(AppendedGroups, OtherChangesOfGroupsAreStillRefused) {
   Tuning tuning(true);
-  const auto form = tuning.state.fix_form();
+  const auto form = tuning.state.hold(Hold::form);
   tuning.sgd.param_groups().pop_back();
   EXPECT_THAT(message_of<UnsavableError>([&] { stage(tuning.state); }),
               HasSubstr("'sgd' has 1 parameter groups and had 2"));

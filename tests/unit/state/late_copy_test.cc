@@ -43,8 +43,8 @@ std::string staged_beside(SnapshotSource& source, const std::function<void()>& m
   const auto snapshot = empty_snapshot(source);
   snapshot->attributes = source.attributes();
   snapshot->step = source.step();
-  source.copy_tensors(*snapshot->layout, snapshot->arena->bytes(), Part::early);
-  const auto late = source.prepare_late(*snapshot->layout, snapshot->arena->bytes());
+  source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::early);
+  const auto late = source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::late);
   meanwhile();
   std::thread helper([&] { late->run(); });
   late->run();
@@ -111,7 +111,7 @@ TEST(LateTensors, UnusualStridesThatChangeAreNamed) {
   state.add("model", *net);
   state.add("optimizer", optimizer);
   const auto snapshot = empty_snapshot(state);
-  const auto late = state.prepare_late(*snapshot->layout, snapshot->arena->bytes());
+  const auto late = state.copy(*snapshot->layout, snapshot->arena->bytes(), Part::late);
   late->run();
   EXPECT_THAT(late->changed(), IsEmpty());
   {
@@ -124,7 +124,7 @@ TEST(LateTensors, UnusualStridesThatChangeAreNamed) {
 TEST(LateTensors, WhatChangedIsNamed) {
   Trained run;
   const auto snapshot = empty_snapshot(run.state);
-  const auto late = run.state.prepare_late(*snapshot->layout, snapshot->arena->bytes());
+  const auto late = run.state.copy(*snapshot->layout, snapshot->arena->bytes(), Part::late);
   late->run();
   EXPECT_THAT(late->changed(), IsEmpty());
   run.update();
@@ -136,9 +136,9 @@ TEST(LateTensors, WhatChangedIsNamed) {
 TEST(LateTensors, NamedOnesAreEarlyFromThenOn) {
   Trained run;
   const std::vector<std::string> names = {"model/bias", "optimizer/exp_avg/weight"};
-  run.state.copy_early(names);
+  run.state.learn({.early = names});
   const auto early = empty_snapshot(run.state);
-  run.state.copy_tensors(*early->layout, early->arena->bytes(), Part::early);
+  run.state.copy(*early->layout, early->arena->bytes(), Part::early);
   const auto whole = stage(run.state);
   for (const std::string& name : names) EXPECT_EQ(values<float>(*early, name), values<float>(*whole, name));
   EXPECT_EQ(staged_beside(run.state, [] {}), digest(*whole));

@@ -229,10 +229,10 @@ TEST(OptimizerState, EveryOptionIsCompared) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(message_of<RefusedError>([&] {
-                after.state.load(*snapshot, {"lr", "betas", "optimizer.group.0.eps"});
+                after.state.load(*snapshot, {.overrides = {"lr", "betas", "optimizer.group.0.eps"}});
               }),
               Not(HasSubstr("lr")));
-  after.state.load(*snapshot, {"lr", "betas", "eps", "weight_decay", "amsgrad"});
+  after.state.load(*snapshot, {.overrides = {"lr", "betas", "eps", "weight_decay", "amsgrad"}});
   EXPECT_EQ(after.optimizer->param_groups()[0].options().get_lr(), 2e-2) << "the program's value stands";
 }
 
@@ -251,7 +251,7 @@ TEST(OptimizerState, ARateThatMovedIsStateNotAnOption) {
   EXPECT_EQ(digest(after.state), digest(*snapshot));
 
   Program changed(plain<to::Adam>(to::AdamOptions(0.5)));
-  changed.state.load(*snapshot, {"lr"});
+  changed.state.load(*snapshot, {.overrides = {"lr"}});
   EXPECT_EQ(changed.optimizer->param_groups()[0].options().get_lr(), 0.5);
   EXPECT_EQ(
       std::get<1>(static_cast<to::AdamOptions&>(changed.optimizer->param_groups()[0].options()).betas()),
@@ -456,7 +456,7 @@ TEST(OptimizerState, StridesAreTheProgramsOwnUnderAnOverrideOfTheLayout) {
     make(after, other, other_optimizer, !last);
     const auto mine = other->weight.strides().vec();
     EXPECT_THAT(message_of<RefusedError>([&] { after.load(*snapshot, {}); }), HasSubstr("channels_last"));
-    after.load(*snapshot, {"channels_last"});
+    after.load(*snapshot, {.overrides = {"channels_last"}});
     EXPECT_EQ(other->weight.strides().vec(), mine);
     EXPECT_TRUE(other->weight.equal(conv->weight));
     const auto buffer = [](to::SGD& sgd, torch::nn::Conv2d& of) {

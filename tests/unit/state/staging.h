@@ -36,7 +36,7 @@ inline std::shared_ptr<Snapshot> empty_snapshot(SnapshotSource& source) {
 
 inline std::shared_ptr<Snapshot> stage(SnapshotSource& source) {
   auto snapshot = empty_snapshot(source);
-  source.copy_tensors(*snapshot->layout, snapshot->arena->bytes(), Part::all);
+  source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::all);
   snapshot->attributes = source.attributes();
   snapshot->step = source.step();
   return snapshot;

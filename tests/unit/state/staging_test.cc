@@ -29,8 +29,8 @@ TEST(Staging, AHeldListEndsWithItsHoldersAndWithWhatChangesTheState) {
   state.add("model", bag);
   const Strings alone = {"model/a", "rng/cpu"};
   const Strings both = {"model/a", "model/b", "rng/cpu"};
-  auto outer = state.hold_list();
-  auto inner = state.hold_list();
+  auto outer = state.hold(Hold::list);
+  auto inner = state.hold(Hold::list);
   EXPECT_EQ(outer, inner) << "nested holds share one list";
   bag.parameter("b", at::ones({2}));  // forbidden while it is held, and not seen
   EXPECT_EQ(names_of(state), alone);
@@ -39,11 +39,11 @@ TEST(Staging, AHeldListEndsWithItsHoldersAndWithWhatChangesTheState) {
   inner.reset();
   EXPECT_EQ(names_of(state), both);
 
-  const auto forgotten = state.hold_list();
+  const auto forgotten = state.hold(Hold::list);
   bag.parameter("c", at::ones({2}));
   state.advance({});
   EXPECT_EQ(names_of(state).size(), 4U) << "an update ends it";
-  const auto before = state.hold_list();
+  const auto before = state.hold(Hold::list);
   torch::optim::SGD optimizer(bag.parameters(), torch::optim::SGDOptions(0.1));
   state.add("optimizer", optimizer);
   EXPECT_TRUE(state.attributes().has("optimizer.type")) << "a new part ends it";
@@ -68,7 +68,7 @@ TEST(Staging, EarlyAndLateAreDisjointAndWhole) {
   for (const Part part : {Part::early, Part::late}) {
     const auto image = empty_snapshot(state);
     std::fill(image->arena->bytes().begin(), image->arena->bytes().end(), std::byte{0xa5});
-    state.copy_tensors(*image->layout, image->arena->bytes(), part);
+    if (const auto late = state.copy(*image->layout, image->arena->bytes(), part)) late->run();
     for (std::size_t i = 0; i < image->layout->tensors().size(); ++i) {
       const auto bytes = image->bytes(i), all = whole->bytes(i);
       if (std::equal(bytes.begin(), bytes.end(), all.begin()))
@@ -90,9 +90,9 @@ TEST(Staging, AParameterThatIsAlsoABufferIsEarly) {
   state.add("model", bag);
   state.add("optimizer", optimizer);
   const auto image = empty_snapshot(state);
-  state.copy_tensors(*image->layout, image->arena->bytes(), Part::late);
+  state.copy(*image->layout, image->arena->bytes(), Part::late)->run();
   EXPECT_EQ(values<float>(*image, "model/weight")[0], 0) << "forward() may change it before the next update";
-  state.copy_tensors(*image->layout, image->arena->bytes(), Part::early);
+  state.copy(*image->layout, image->arena->bytes(), Part::early);
   EXPECT_EQ(values<float>(*image, "model/weight")[0], 1);
 }
 
@@ -105,7 +105,7 @@ TEST(Staging, AnImageOfAnotherStateIsADefect) {
   const auto old = empty_snapshot(state);
   net->forward(at::rand({1, 2})).sum().backward();
   optimizer.step();
-  EXPECT_THROW(state.copy_tensors(*old->layout, old->arena->bytes(), Part::all), Error);
+  EXPECT_THROW(state.copy(*old->layout, old->arena->bytes(), Part::all), Error);
 }
 
 TEST(Staging, ThreadsCopyWhatOneThreadCopies) {

@@ -221,12 +221,12 @@ TEST(Modules, WeightsAloneLeaveTheRestFresh) {
   const at::Tensor stream = at::detail::getDefaultCPUGenerator().get_state();
   at::rand({1});
   const at::Tensor moved = at::detail::getDefaultCPUGenerator().get_state();
-  after.load_weights(*snapshot);
+  after.load(*snapshot, {.weights_only = true});
   EXPECT_TRUE(at::equal(second->running_mean, first->running_mean));
   EXPECT_EQ(after.step(), 0);
   EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), moved));
   EXPECT_FALSE(at::equal(stream, moved));
-  EXPECT_THAT(message_of<RefusedError>([&] { other.load_weights(*snapshot); }),
+  EXPECT_THAT(message_of<RefusedError>([&] { other.load(*snapshot, {.weights_only = true}); }),
               HasSubstr("model/running_mean"));
 }
 
@@ -333,7 +333,7 @@ TEST(Options, AreComparedRestoredOrOverridden) {
     TrainState before, after;
     before.add("plan", from);
     after.add("plan", to);
-    after.load(*stage(before), overrides);
+    after.load(*stage(before), {.overrides = overrides});
     return to.steps;
   };
   EXPECT_EQ(resume({10, true}, {10, true}, {}), 10);
@@ -393,7 +393,7 @@ TEST(Options, OfTheRunMustBeOnBothSides) {
               HasSubstr("precision was \"bf16\" and is not set here"));
   EXPECT_THAT(message_of<RefusedError>([&] { with.load(*stage(without), {}); }),
               HasSubstr("precision is \"bf16\" here and was not recorded"));
-  with.load(*stage(without), {"precision"});
+  with.load(*stage(without), {.overrides = {"precision"}});
   EXPECT_THROW(with.option("precision", true), UsageError);
   EXPECT_THROW(with.option("step", true), UsageError);
   EXPECT_THROW(with.option("environment.host", true), UsageError);

@@ -215,7 +215,7 @@ std::string refusal(T from, U to) {
   after.value("it", to);
   const auto snapshot = stage(before);
   const std::string text = message_of<RefusedError>([&] { after.load(*snapshot, {}); });
-  EXPECT_NE(message_of<RefusedError>([&] { after.load(*snapshot, {"it.type"}); }), "")
+  EXPECT_NE(message_of<RefusedError>([&] { after.load(*snapshot, {.overrides = {"it.type"}}); }), "")
       << "and not overridden";
   return text;
 }

@@ -201,7 +201,7 @@ TEST(Gradients, AreNotMadeOfFilesWithoutThem) {
   program.train_to(3);
   const auto snapshot = stage(program.state);
   Program weights({.to_none = false});
-  weights.state.load_weights(*snapshot);
+  weights.state.load(*snapshot, {.weights_only = true});
   EXPECT_FALSE(weights.first->weight.grad().defined());
   snapshot->attributes.erase("state.gradients");
   Program older({.to_none = false});

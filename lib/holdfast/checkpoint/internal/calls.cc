@@ -79,7 +79,7 @@ void Calls::at_boundary(Decision& decision) {
     // At the first boundary of all ranks, because it is collective.
     if (!engine_.saves.layout_tried()) lay_out();
     if (run_.writer && run_.writer->failing()) engine_.unsaved.look();
-    const DataEnd end = run_.source.data_end();
+    const DataEnd end = run_.source.position().data_end;
     const bool is_last = end == DataEnd::run || step == engine_.heartbeat.last_step();
     const RunDriver::Answer answer = driver_.call(run::StepDone{
         .step = step, .announced = engine_.boundary.update_announced(), .keep = keep(end, is_last)});
@@ -121,7 +121,7 @@ void Calls::lay_out() {
 // With several ranks the image is rank 0's, and of the last step alone.
 run::Keep Calls::keep(DataEnd end, bool is_last) {
   if (is_last) {
-    if (!engine_.others.leads() && !run_.source.needs_others()) engine_.others.hold();
+    if (!engine_.others.leads() && !run_.source.traits().needs_others) engine_.others.hold();
     return run::Keep::last;
   }
   const SteadyTime now = run_.time.boundary();

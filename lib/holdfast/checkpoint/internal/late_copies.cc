@@ -26,11 +26,11 @@ bool Saves::checks() const { return check_all_ || checked_ < kChecks; }
 Staged Saves::make_late(const BegunSave& save, bool& closed) {
   const std::int64_t plan = others_.plan();
   tell_doubts();  // it counts the holders of tensors, and a list is one
-  const auto list = run_.source.hold_list();
+  const auto list = run_.source.hold(Hold::list);
   const RunRecord& now = record();
   const SteadyTime began = run_.clock.now();
   Staged staged = run_.stager.stage(now, Part::early, plan);
-  auto copy = run_.source.prepare_late(*staged.layout, staged.snapshot->arena->bytes());
+  auto copy = run_.source.copy(*staged.layout, staged.snapshot->arena->bytes(), Part::late);
   if (copy->independent()) {
     staged.copied = run_.clock.now() - began;
     keeper_.keep(copy, *staged.snapshot);
@@ -64,11 +64,11 @@ Staged Saves::make_late(const BegunSave& save, bool& closed) {
 Staged Saves::make_independent() {
   const std::int64_t plan = others_.plan();
   tell_doubts();
-  const auto list = run_.source.hold_list();
+  const auto list = run_.source.hold(Hold::list);
   const RunRecord& now = record();
   const SteadyTime began = run_.clock.now();
   Staged staged = run_.stager.stage(now, Part::early, plan);
-  auto copy = run_.source.prepare_independent(*staged.layout, staged.snapshot->arena->bytes());
+  auto copy = run_.source.copy(*staged.layout, staged.snapshot->arena->bytes(), Part::independent);
   copy->run();  // includes tensors that turned out to lie in host memory
   if (copy->on_its_way() && !copy->independent()) {
     throw Error("a copy that was to be independent of the next update is not");
@@ -102,7 +102,7 @@ run::CopyClosed Saves::close_copy(int image, run::Call in_call) {
     if (!ended || !whole) {  // in an evaluation the samples suffice
       const std::vector<std::string> changed = whole ? copy->changed() : copy->changed_samples();
       if (!changed.empty()) {
-        run_.source.copy_early(changed);
+        run_.source.learn({.early = changed});
         checked_ = 0;  // compare whole copies again: more may change than the samples show
         log_warning(
             "{} changed between after_step and before_update (an optimizer that steps inside backward?): "

@@ -93,9 +93,9 @@ void OtherRanks::post(const run::Vote& vote, bool at_end, bool holds_image) {
     mine.alone = at_end && holds_image;
   }
   if (sharing()) {
-    const bool may_change = run_.source.may_change_form() && !run_.source.needs_others();
-    if (!at_end &&
-        may_change) {  // a file that was laid out for other tensors is one that no rank could share
+    const SourceTraits traits = run_.source.traits();
+    // A file that was laid out for other tensors is one that no rank could share.
+    if (!at_end && traits.may_change_form && !traits.needs_others) {
       try {
         run_.stager.plan_ahead();
       } catch (const std::exception& error) {  // the next save will fail for the same reason, and log it
@@ -354,9 +354,9 @@ SaveHandle OtherRanks::send_own() {
 
 // The image has room for it behind rank 0's own copy, so both can be filled at the same time.
 std::function<void()> OtherRanks::bring_own_of_others(const Snapshot& snapshot) const {
-  if (own_bytes(run_.source, snapshot.layout->tensors()) == 0) return {};
-  return [&group = *group_, &clock = run_.clock, &source = run_.source, layout = snapshot.layout,
-          arena = snapshot.arena, step = snapshot.step] {
+  if (!has_own_of(1, snapshot.layout->tensors())) return {};
+  return [&group = *group_, &clock = run_.clock, layout = snapshot.layout, arena = snapshot.arena,
+          step = snapshot.step] {
     for (int rank = 1; rank < group.world_size(); ++rank) {
       const std::string own =
           hear_patiently(group.guarded(), clock, rank, own_text(step), kOwnWait, &group.patience());
@@ -366,7 +366,7 @@ std::function<void()> OtherRanks::bring_own_of_others(const Snapshot& snapshot) 
                     " could not copy its random numbers: " + own.substr(own.empty() ? 0 : 1));
       }
       group.before_parting(
-          [&] { put_own_of(rank, std::string_view(own).substr(1), source, *layout, arena->bytes()); });
+          [&] { put_own_of(rank, std::string_view(own).substr(1), *layout, arena->bytes()); });
     }
   };
 }
@@ -457,15 +457,14 @@ std::function<void(const Snapshot& image)> OtherRanks::own_of_boundary(
   try {
     std::vector<std::string> own;
     own.reserve(static_cast<std::size_t>(world_size()));
-    if (own_bytes(run_.source, tensors) == 0) return [](const Snapshot&) {};
+    if (!has_own_of(1, tensors)) return [](const Snapshot&) {};
     for (int rank = 1; rank < group_->world_size(); ++rank) {
       // Without waiting: the next look asks again.
       own.push_back(group_->guarded().hear(rank, name, Duration::zero()));
     }
     return [this, own = std::move(own)](const Snapshot& image) {
       for (int rank = 1; rank < group_->world_size(); ++rank) {
-        put_own_of(rank, own[static_cast<std::size_t>(rank - 1)], run_.source, *image.layout,
-                   image.arena->bytes());
+        put_own_of(rank, own[static_cast<std::size_t>(rank - 1)], *image.layout, image.arena->bytes());
       }
     };
   } catch (const std::exception&) {  // the text has not arrived, or never will

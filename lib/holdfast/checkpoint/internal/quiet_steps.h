@@ -3,7 +3,7 @@
 //
 //   quiet.end();                            // a boundary begins that decides, or the program calls
 //   quiet.until(step, next_step, next_time) // … and all is decided: nothing falls due before these
-//   if (quiet.pass(step)) return {};        // the next boundaries
+//   if (quiet.pass(at)) return {};          // the next boundaries
 //
 // Why no event is missed: what falls due by itself is bound by that step and time. What other threads bring
 // is an event of the driver, and one flag says that there was any. All else changes in calls of the training
@@ -20,7 +20,7 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 class QuietSteps {
  public:
   QuietSteps(Run& run, const RunDriver& driver)
-      : source_(run.source), clock_(run.clock), driver_(driver), time_(run.time), book_(*run.book) {}
+      : clock_(run.clock), driver_(driver), time_(run.time), book_(*run.book) {}
 
   // After `step` nothing falls due before that step and that time.
   void until(std::int64_t step, std::int64_t next_step, SteadyTime next_time, std::uint64_t activity) {
@@ -34,16 +34,16 @@ class QuietSteps {
   // False after end(): pass() would return false.
   bool expected() const { return steps_ > 0; }
 
-  // The training stands at `step`. True: there was nothing to decide, and its time is measured. False:
+  // The training stands at `at`. True: there was nothing to decide, and its time is measured. False:
   // nothing was done.
-  [[gnu::always_inline]] bool pass(std::int64_t step) {
+  [[gnu::always_inline]] bool pass(Position at) {
     // A step before `at_`, where the program went back, is a huge number.
-    if (static_cast<std::uint64_t>(step - at_) >= steps_) return false;
-    if (source_.data_end() != DataEnd::none) return false;
+    if (static_cast<std::uint64_t>(at.step - at_) >= steps_) return false;
+    if (at.data_end != DataEnd::none) return false;
     const SteadyTime now = clock_.now();
     if (now >= next_time_ || driver_.disturbed()) return false;
     time_.step(now, activity_);
-    book_.boundary(step);
+    book_.boundary(at.step);
     return true;
   }
 
@@ -52,7 +52,6 @@ class QuietSteps {
   std::int64_t at_ = 0;
   SteadyTime next_time_{};
   std::uint64_t activity_ = 0;  // of the writer, which rests
-  const SnapshotSource& source_;
   const Clock& clock_;
   const RunDriver& driver_;
   TrainingTime& time_;

@@ -41,7 +41,7 @@ struct Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  std::int64_t step() const { return source.step(); }
+  std::int64_t step() const { return source.position().step; }
   // The newest durable step; −1: none. Any thread.
   std::int64_t newest_durable() const noexcept;
   Durable last_durable() const;

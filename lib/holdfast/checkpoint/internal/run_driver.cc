@@ -51,6 +51,7 @@ RunDriver::RunDriver(Run& run, Saves& saves, OtherRanks& others)
 
 void RunDriver::begin() {
   const StartedRun& started = run_.started;
+  const SourceTraits source = run_.source.traits();
   const NoticeOptions& notices = run_.options.notices;
   const MutexLock lock(mutex_);
   core_.emplace(run::RunOptions{
@@ -58,10 +59,10 @@ void RunDriver::begin() {
       .world = others_.world_size(),
       .every = run_.options.every,
       .on_notice = notices.on_notice == OnNotice::callback ? OnNotice::train_on : notices.on_notice,
-      .on_device = run_.source.on_device(),
+      .on_device = source.on_device,
       .mirrored = true,
       .second_image = run_.options.writing.second_image,
-      .needs_others = !others_.alone() && run_.source.needs_others(),
+      .needs_others = !others_.alone() && source.needs_others,
       .resumed = started.resumed.step,
       .resumed_durable = started.is_safe,
       .durable = started.durable.step,

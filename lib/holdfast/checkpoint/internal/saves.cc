@@ -462,7 +462,7 @@ int Saves::complete(const Staged& kept, const std::function<void(const Snapshot&
 void Saves::tell_changes() const {
   const Staged image = kept(run_.step());
   if (!image) return;
-  const std::vector<std::string> names = run_.source.changed_since(*image.snapshot);
+  const std::vector<std::string> names = run_.source.changed(image.snapshot.get());
   if (names.empty()) return;
   log_warning(
       "step {} is stored as after_step() left it, without what has changed since: {}. A run that goes on "
@@ -471,7 +471,7 @@ void Saves::tell_changes() const {
 }
 
 bool Saves::changed_unseen() const {
-  const std::vector<std::string> names = run_.source.changed_unseen();
+  const std::vector<std::string> names = run_.source.changed(nullptr);
   if (names.empty()) return false;
   log_error(
       "step {}: frozen tensors have changed in a way that nothing counts, such as data_ptr() or .data(): {}. "

@@ -16,7 +16,7 @@ void StepBoundary::expect(const StepReport& report) {
 void StepBoundary::read_late() {
   const LateReport::Numbers numbers = late_->read();
   late_.reset();
-  if (numbers.skipped) run_.source.last_was_skipped();
+  if (numbers.skipped) run_.source.learn({.skipped = true});
   learn(numbers.loss);
 }
 

@@ -35,16 +35,15 @@ class StepBoundary {
   }
   bool update_announced() const { return announced_; }
   // after_step() begins …
-  [[gnu::always_inline]] void arrive(const StepReport& report) {
+  [[gnu::always_inline]] Position arrive(const StepReport& report) {
     settle();
     memory_ = Memory::updating;
-    run_.source.advance(report);
-    const std::int64_t step = run_.step();
+    const Position now = run_.source.advance(report);
     // A step that comes again would find its checkpoint's name taken, and its state would never be written.
-    if (step <= at_) [[unlikely]] {
+    if (now.step <= at_) [[unlikely]] {
       refuse_to_go_back();
     }
-    at_ = step;
+    at_ = now.step;
     memory_ = Memory::boundary;
     evaluation_due_ = report.evaluation_due;
     if (report.late) [[unlikely]] {
@@ -52,6 +51,7 @@ class StepBoundary {
     } else {
       learn(report.loss);
     }
+    return now;
   }
   // Reads a result that is still missing.
   void settle() {
@@ -59,7 +59,6 @@ class StepBoundary {
       read_late();
     }
   }
-  std::int64_t step() const { return at_; }
   // Requires settle().
   std::optional<double> loss() const { return loss_; }
   // … and ends.

@@ -49,7 +49,7 @@ struct TrainState::State {
   void check_new_name(const std::string& name) const;
   bool has_module(std::string_view name) const;
   bool may_be_new(std::string_view part) const;  // "component parallel"
-  // A new list, or the one that is held (SnapshotSource::hold_list).
+  // A new list, or the one that is held (Hold::list).
   std::shared_ptr<const List> list_tensors();
   Look look_at_attributes(const List& list);
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
@@ -66,6 +66,11 @@ struct TrainState::State {
   // `slots`: of each optimizer.
   std::vector<std::pair<at::Tensor, at::Tensor>> recorded_gradients(
       const List& list, const Snapshot& snapshot, const std::vector<OptimizerState::Loaded>& slots);
+  bool may_change_form() const;
+  std::shared_ptr<const void> fix_form();
+  // The parts of a copy (TrainState::copy).
+  void copy_now(const ImageLayout& layout, std::span<std::byte> image, holdfast::Part part);
+  void copy_own(const ImageLayout& layout, std::span<std::byte> image);
   std::unique_ptr<LateCopy> prepare(const ImageLayout& layout, std::span<std::byte> image, NextUpdate update);
   // Throws UsageError once the form is fixed: `what` comes too late.
   void check_form_is_open(const std::string& what) const;
@@ -74,6 +79,8 @@ struct TrainState::State {
   void check_form(const internal::StateForm& start, const List& list, const Look& look) const;
   // Returns true if tensors keep this program's strides.
   bool own_layout(const Overrides& overrides) const;
+  void derive_own(int rank);
+  std::vector<std::string> changed_unseen();
   void find_gpus(const ModuleInventory& inventory);
   std::vector<NamedGenerator> streams() const;  // of the GPUs that find_gpus() has found
   std::vector<std::string> parts() const;       // "module model"

@@ -180,7 +180,7 @@ void tell_failure(Run& run, const StartedRun& started, const Error& error) noexc
     write_end(*started.store, run.ledger,
               {.attempt = started.record.attempt,
                .phase = superseded ? RunPhase::superseded : RunPhase::failed,
-               .step = run.source.step(),
+               .step = run.step(),
                .reason = error.what(),
                .exit_code = static_cast<int>(error.exit_code()),
                .time = format_utc(run.clock.wall_now())});
@@ -255,8 +255,7 @@ bool load_state(Run& run, const Start& start, int rank, StartedRun& started) {
   started.resumed.bit_exact = promise_bits(run, start, started.record.world_size, accepted);
   // A rank that has no state of its own in the file derives it from rank 0's.
   const bool derives = rank > 0 && !has_own_of(rank, start.snapshot->layout->tensors());
-  run.source.load(*share_of(rank, start.snapshot), overrides);
-  if (derives) run.source.derive_own(rank);
+  run.source.load(*share_of(rank, start.snapshot), {.overrides = overrides, .new_rank = derives ? rank : 0});
   started.resumed.fresh = false;
   started.resumed.step = start.step;
   started.resumed.checkpoint = start.name;

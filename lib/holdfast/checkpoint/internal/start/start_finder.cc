@@ -165,8 +165,8 @@ void StartFinder::check(const Start& start) {
 }
 
 void StartFinder::check_untrained() const {
-  if (run_.source.step() == 0) return;
-  throw UsageError("the training state stands at step " + std::to_string(run_.source.step()) +
+  if (run_.step() == 0) return;
+  throw UsageError("the training state stands at step " + std::to_string(run_.step()) +
                    " before a fresh start; call resume() before the first update");
 }
 
@@ -182,7 +182,7 @@ void StartFinder::start_fresh() {
     throw RefusedError(given + rejection->reason);
   }
   try {
-    run_.source.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
+    run_.source.load(*std::get<std::shared_ptr<Snapshot>>(weights), {.weights_only = true});
   } catch (const RefusedError& error) {
     throw RefusedError(given + error.what());
   }
@@ -198,8 +198,8 @@ std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const
         "neither a Holdfast checkpoint nor a file of safetensors or PyTorch; Python writes one with "
         "torch.save(model.state_dict(), FILE)"};
   }
-  auto loaded = run_.verifier.load_some(
-      file, [this](const TensorSpec& spec) { return run_.source.takes_weight(spec); });
+  auto loaded =
+      run_.verifier.load_some(file, [this](const TensorSpec& spec) { return run_.source.role(spec).weight; });
   if (auto* const rejection = std::get_if<Rejection>(&loaded)) return std::move(*rejection);
   return std::move(std::get<FileVerifier::Loaded>(loaded).snapshot);
 }

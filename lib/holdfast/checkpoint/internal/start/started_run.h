@@ -29,7 +29,7 @@ struct StartedRun {
   Receipt receipt = {};
   std::shared_ptr<Arena> image = {};      // held the state; memory for the next save, or for other ranks
   Digest index = {};                      // of the checkpoint that it held (CheckpointIndex::digest)
-  std::shared_ptr<const void> form = {};  // SnapshotSource::fix_form(), until the run ends
+  std::shared_ptr<const void> form = {};  // SnapshotSource::hold(), until the run ends
   SteadyTime began{};                     // after the wait for the volume
 };
 

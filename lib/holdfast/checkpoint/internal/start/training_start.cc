@@ -29,7 +29,7 @@ void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
 }
 
 void TrainingStart::begin() {
-  run_.started.form = run_.source.fix_form();
+  run_.started.form = run_.source.hold(Hold::form);
   boundary_.begin();
   saves_.begin(Measurements(run_.started.metrics));
   if (run_.started.store) begin_writing();
