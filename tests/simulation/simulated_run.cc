@@ -131,6 +131,7 @@ void SimulatedRun::start_attempt() {
   ++counted.attempts;
   promise(Promise::calls_return, attempt_ <= 12, "twelve attempts did not complete the run");
   if (real_) ask_the_store();
+  choose_branch();
   const Step from = store_.empty() ? 0 : store_.rbegin()->first;
   promise(Promise::acknowledged_is_kept, from >= acknowledged_, "an acknowledged step was lost");
   began_ = last_commit_ = last_begun_ = now_;
@@ -139,15 +140,15 @@ void SimulatedRun::start_attempt() {
   stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = said_not_home_ = any_hibernation_ =
       false;
   only_sleeps_ = true;
-  last_tried_ = false;
+  last_tried_ = no_step_ = gave_up_ = asks_ = false;
   guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
   requested_step_ = -1;
   standby_ = handed_over_by_ = kFar;
-  write_times_.clear(), stalls_.clear();
+  write_times_.clear(), measured_times_.clear(), stalls_.clear();
   arrived_.clear(), sent_.clear(), shares_.clear(), declined_.clear(), refused_.clear(), ended_.clear();
   ballots_.clear(), voters_.clear(), saved_.clear();
   disk_ = {};
-  home_ = going_home_since_ = -1;
+  home_ = going_home_ = -1;
   SaveTriggers every;
   if (has(automatic)) every.push_back(SaveEvery::automatic());
   if (every_ms_ > 0) every.emplace_back(std::chrono::milliseconds(every_ms_));
@@ -164,21 +165,32 @@ void SimulatedRun::start_attempt() {
                                   .on_notice = policy_,
                                   .look = std::chrono::milliseconds(500),
                                   .on_device = has(by_device),
-                                  .mirrored = has(mirror),
-                                  .late_results = has(late_results),
                                   .second_image = has(two_images),
+                                  .needs_others = world_ > 1 && has(spread),
                                   .resumed = from,
-                                  .resumed_durable = !store_.empty(),
+                                  .resumed_durable = branch_ < 0,
+                                  .durable = from > 0 ? from : -1,
                                   .started = steady(now_)});
     rank(r) = std::move(fresh);
   }
   tell("starts at step", 0, from);
   if (faulty()) plan_trouble((last_ - from) * step_ms_ + 10'000);
+  // Such as a program whose data is empty.
+  no_step_ = attempt_ == 1 && from == 0 && happens(no_step, 0, 10);
+  if (no_step_ && draw(64, 0) % 2 == 0) after(0, [this] { stop_at_the_end(); });
   for (int r = 0; r < world_; ++r) {
-    after(1, [this, r] {
-      rank(r).step >= last_ ? call(r, Call::finish, FinishCalled{rank(r).step}) : begin_step(r);
-    });
+    after(1, [this, r] { rank(r).step >= last_ || no_step_ ? finish(r) : begin_step(r); });
   }
+}
+
+// A start that names an older checkpoint (resume_from) goes on from there until its branch has a newer one.
+void SimulatedRun::choose_branch() {
+  const Step newest = store_.empty() ? -1 : store_.rbegin()->first;
+  if (branch_ >= 0 && newest > branch_) branch_ = -1;
+  if (branch_ >= 0 || real_ || store_.size() < 2 || !faulty() || !happens(branch, key(12), 50)) return;
+  branch_ = std::prev(store_.end(), 2)->first;
+  store_.erase(std::prev(store_.end()));  // of another branch now
+  acknowledged_ = std::min(acknowledged_, branch_);
 }
 
 void SimulatedRun::plan_trouble(Ms horizon) {
@@ -475,16 +487,25 @@ void SimulatedRun::kill(int r) {
   x.alive = false;
   broken_ = true;
   for (int other = 0; other < world_; ++other) {
-    if (other != r) after(8'000, [this, other] { lose(other); });
+    if (other == r) continue;
+    after(8'000, [this, other] { lose(other); });
+    // A share waits for rank 0 no longer than that.
+    if (r == 0) after(kLongestWait, [this, other] { write_ended(other, Outcome::overtaken); });
   }
   check_over();
 }
 
+// Another rank is gone. Either this one waits for it in a call, or the program's own exchange with it fails.
 void SimulatedRun::lose(int r) {
   Rank& x = rank(r);
   if (!x.alive || x.exited || x.lost) return;
-  x.lost = true;
-  give(r, RankLost{});
+  x.doomed = true;
+  find_loss(r);
+  after(60'000, [this, r] {
+    Rank& y = rank(r);
+    if (!y.alive || y.exited || y.lost) return;
+    y.in_call == Call::none ? kill(r) : lose(r);
+  });
 }
 
 void SimulatedRun::check_over() {
@@ -524,12 +545,30 @@ void SimulatedRun::begin_step(int r) {
   Ms lasts = between(30, k + static_cast<std::uint64_t>(r), step_ms_ * 9 / 10, step_ms_ * 11 / 10);
   if (faulty() && happens(long_step, k, 3)) lasts += between(31, k, 1'000, 30'000);
   x.step_began = now_;
-  const bool announces = has(copies_beside_steps) && !(faulty() && happens(no_update_call, k, 4));
+  x.announced = has(copies_beside_steps) && !(faulty() && happens(no_update_call, k, 4));
   if (faulty() && has(copies_beside_steps) && happens(spoil, k, 10)) {
     after(lasts * 3 / 10, [this, r] { rank(r).live = mix(rank(r).live, 0xbad); });
   }
-  after(lasts * 7 / 10,
-        [=, this] { announces ? call(r, Call::update, BeforeUpdate{rank(r).step}) : arrive(r); });
+  after(lasts * 7 / 10, [=, this] { rank(r).announced ? update_begins(r) : arrive(r); });
+}
+
+// Most updates are no event.
+void SimulatedRun::update_begins(int r) {
+  Rank& x = rank(r);
+  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 102);
+  const bool copies = std::any_of(x.images.begin(), x.images.end(), [](const auto& image) {
+    return image.second.copy == run::Copy::beside_step;
+  });
+  const bool saves = !x.torn && happens(saves_in_updates, k, 3);
+  if (copies || x.torn || saves) return call(r, Call::update, BeforeUpdate{x.step});
+  arrive(r);
+}
+
+void SimulatedRun::finish(int r) {
+  Rank& x = rank(r);
+  const bool stale = !x.core->stopping() && x.live == x.truth[static_cast<std::size_t>(x.step)] &&
+                     happens(Fault::stale, key(static_cast<std::uint64_t>(x.step)), 30);
+  call(r, Call::finish, FinishCalled{.step = x.step, .stale = stale});
 }
 
 // The update begins where all ranks have computed their part.
@@ -549,7 +588,7 @@ void SimulatedRun::step_done(int r, Step step) {
   if (!x.alive || x.exited || x.lost) return;
   x.step = step;
   x.live = x.truth[static_cast<std::size_t>(step)];
-  x.result_known = !has(late_results);
+  x.boundary = 0;
   if (r == 0 && calm_ && told_ == 0) check_overdue(step);
   if (r == 0 && step == last_ && faulty() && !stop_told_ && happens(stop, key(8), 40)) stop_at_the_end();
   const bool evaluates = has(evaluations) && step % evaluate_every_ == 0;
@@ -566,8 +605,22 @@ void SimulatedRun::step_done(int r, Step step) {
     ++counted.quiet_steps;
     return next(r, Call::step, false);
   }
-  call(r, Call::step,
-       StepDone{.step = step, .took = std::chrono::milliseconds(now_ - x.step_began), .keep = keep});
+  x.measured->stepped(std::chrono::milliseconds(now_ - x.step_began));
+  measure(r);
+  if (keep == Keep::last && !has(spread)) x.kept = step;
+  if (r == 0 && x.failing > 1 && !stop_told_ && happens(gives_up, key(static_cast<std::uint64_t>(step)), 30)) {
+    give_up();
+  }
+  call(r, Call::step, StepDone{.step = step, .announced = x.announced, .keep = keep});
+}
+
+// No save has succeeded for long.
+void SimulatedRun::give_up() {
+  ++told_;
+  ++open_ends_;
+  gave_up_ = stop_told_ = leader().stop_told = true;
+  only_sleeps_ = false;
+  give(0, NoticeHeard{.source = 97, .kind = NoticeKind::stop, .at = kNever, .gives_up = true});
 }
 
 void SimulatedRun::check_overdue(Step step) {
@@ -595,8 +648,17 @@ void SimulatedRun::check_overdue(Step step) {
 void SimulatedRun::next(int r, Call done, bool stop) {
   Rank& x = rank(r);
   switch (done) {
-    case Call::update:
-      return arrive(r);
+    case Call::update: {
+      if (x.torn) {
+        x.live = mix(x.live, 'u');
+        return finish(r);
+      }
+      const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 102);
+      if (!happens(saves_in_updates, k, 3) || draw(65, k) % 3 == 0) return arrive(r);
+      x.saves_in_update = true;
+      ++requests_;
+      return call(r, Call::save, SaveCalled{x.step});
+    }
     case Call::step:
       return after_step_returned(r, stop);
     case Call::evaluation_begin:
@@ -610,17 +672,19 @@ void SimulatedRun::next(int r, Call done, bool stop) {
       const bool disturbed = x.live != x.truth[static_cast<std::size_t>(x.step)];
       const bool gives_up =
           x.core->leaving() || (disturbed && draw(44, key(static_cast<std::uint64_t>(x.step))) % 2 != 0);
-      if (gives_up) return call(r, Call::finish, FinishCalled{x.step});
+      if (gives_up) return finish(r);
       if (!disturbed && draw(47, key(static_cast<std::uint64_t>(x.step))) % 4 == 0 &&
           !std::exchange(x.evaluated_again, true)) {
-        return call(r, Call::evaluation_begin, EvaluationBegun{.step = x.step, .again = true});
+        ++x.boundary;
+        return call(r, Call::evaluation_begin, EvaluationBegun{.step = x.step, .again = world_ > 1});
       }
       x.evaluated_again = false;
       return begin_step(r);
     }
     case Call::save:
     case Call::best:
-      return x.core->evaluating() ? call(r, Call::tick, Ticked{}) : begin_step(r);
+      if (std::exchange(x.saves_in_update, false)) return arrive(r);
+      return x.core->evaluating() ? tick(r) : begin_step(r);
     case Call::none:
     case Call::finish:
       return;
@@ -630,20 +694,19 @@ void SimulatedRun::next(int r, Call done, bool stop) {
 void SimulatedRun::after_step_returned(int r, bool stop) {
   Rank& x = rank(r);
   const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
+  if (world_ == 1 && has(stage_fails) && faulty() && x.failing > 0 && happens(unsavable, k, 20)) {
+    return leave_in_error(r, 64);  // no start could load the state
+  }
   // At the end of an epoch the program loads its best weights, where an image holds the boundary.
   const bool held = world_ == 1 && has(epochs) && (x.core->holds_image() || x.core->is_safe());
   const bool changes = held && (x.step % 20 == 0 || x.step >= last_) && draw(45, k) % 2 == 0;
   if (changes) x.live = mix(x.live, 'b');
   if (stop || x.step >= last_) {
     if (!stop && faulty() && happens(torn_finish, k, 50)) {
-      torn_called_ = true;
-      x.live = mix(x.live, 'u');
-      x.in_call = Call::update;
-      for (const Action& action : x.core->on(BeforeUpdate{x.step}, steady(now_))) {
-        if (const auto* const close = std::get_if<CloseCopy>(&action)) perform(r, *close);
-      }
+      torn_called_ = x.torn = true;
+      return update_begins(r);
     }
-    return call(r, Call::finish, FinishCalled{x.step});
+    return finish(r);
   }
   if (changes) return begin_step(r);
   if (has(evaluations) && x.step % evaluate_every_ == 0) {
@@ -661,6 +724,13 @@ void SimulatedRun::after_step_returned(int r, bool stop) {
   begin_step(r);
 }
 
+// Without news a tick reads a flag.
+void SimulatedRun::tick(int r) {
+  const RunCore& core = *rank(r).core;
+  if (core.ends().pending() || core.must_look()) return call(r, Call::tick, Ticked{});
+  next(r, Call::tick, false);
+}
+
 void SimulatedRun::evaluate(int r, Call done, bool stop) {
   Rank& x = rank(r);
   const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
@@ -676,7 +746,7 @@ void SimulatedRun::evaluate(int r, Call done, bool stop) {
     return call(r, Call::best, BestMeasured{x.step});
   }
   after(between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_), [=, this] {
-    if (!ends) return call(r, Call::tick, Ticked{});
+    if (!ends) return tick(r);
     const bool cut_short = thrown && draw(46, k) % 3 == 0;
     if (!thrown || (cut_short && world_ > 1))
       rank(r).live = rank(r).truth[static_cast<std::size_t>(rank(r).step)];

@@ -17,7 +17,6 @@ int number(ExitCode code) { return static_cast<int>(code); }
 void RunCore::handle(const EvaluationBegun& event) {
   reach(event.step);
   call_ = Call::evaluation_begin;
-  settle_result();
   stop_returned_ = saved_here_ = false;
   evaluation_.runs = true;
   evaluation_.unfinished = evaluation_.best_wanted = evaluation_.help_called = false;
@@ -133,7 +132,7 @@ void RunCore::handle(const HelpCalled& /*event*/) {
 }
 
 void RunCore::handle(const SharesHere& event) {
-  if (event.image != 0 && event.image != image_.id) return;  // of an earlier evaluation at this step
+  if (event.image != image_.id) return;  // of an earlier evaluation at this step
   evaluation_.shares_of = std::max(evaluation_.shares_of, event.step);
   commit_from_evaluation();
 }
@@ -154,7 +153,6 @@ bool RunCore::memory_is_torn() const {
 void RunCore::handle(const FinishCalled& event) {
   reach(event.step);
   call_ = Call::finish;
-  settle_result();
   if (event.stale || (!alone() && !image_.kept)) let_image_go();
   end_.interrupted = should_stop();
   end_.by_itself = !end_.interrupted;

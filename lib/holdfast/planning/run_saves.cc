@@ -25,12 +25,6 @@ bool RunCore::safe() const {
   return covered() && !((open_ || open) && newest_step_ == step_);
 }
 
-// Whatever looks at the state, or ends the loop, first waits for a result that is still missing.
-void RunCore::settle_result() {
-  if (std::exchange(result_missing_, false) && !planted(Planted::saves_without_the_late_result))
-    emit(ReadResult{});
-}
-
 void RunCore::handle(const SaveCalled& event) {
   reach(event.step);
   call_ = Call::save;
@@ -120,7 +114,6 @@ void RunCore::image_is_free() {
     decline();
     return proceed();
   }
-  settle_result();
   if (!planted(Planted::repeats_a_failed_last_save_at_once)) retry_last_ = now_ + kLastSaveAgain;
   const int id = ++ids_;
   image_ = {.state = Image::copying, .id = id, .step = step_};
@@ -173,7 +166,6 @@ void RunCore::submit() {
   newest_step_ = save.step;
   newest_stands_ = true;
   insured_by(save.id);
-  save.staged = now_ - save.since;
   save.state = image_.state == Image::arriving ? Save::arriving : Save::waiting;
   if (superseded_ && !planted(Planted::ignores_a_newer_attempt)) return settle(Outcome::superseded);
   if (planted(Planted::acknowledges_before_durable)) emit(Settle{save.id, save.step, Outcome::durable});
@@ -243,13 +235,7 @@ void RunCore::settled(const Save& save, Outcome outcome) {
   if (newest_id_ == save.id) newest_stands_ = durable;
   if (insurance_.save == save.id) insurance_.counts = durable;
   if (answer_.save == save.id) answer_.counts = durable;
-  if (durable && save.step > durable_) {
-    durable_ = save.step;
-    if (options_.mirrored && going_home_ < 0) {
-      going_home_ = durable_;
-      going_home_since_ = now_;
-    }
-  }
+  if (durable) durable_ = std::max(durable_, save.step);
 }
 
 // The last save is tried once more from the same image, because the others' shares are of that one.
@@ -273,12 +259,10 @@ void RunCore::handle(const SaveEnded& event) {
   const Save save = beside ? in_flight_->save : *open_;
   if (event.outcome == Outcome::durable) {
     const Duration write = now_ - save.since;
-    costs_.committed(save.staged + write);
     failing_ = false;
     ++commits_;
     if (!planted(Planted::never_learns_an_interval)) {
-      const SaveCost own{.stall = blocked_ / commits_, .write = write};
-      schedule_.measured(known_ && known_->save ? *known_->save : own);
+      schedule_.measured({.stall = blocked_ / commits_, .write = write});
     }
   } else if (event.outcome != Outcome::overtaken) {
     failing_ = true;
@@ -324,7 +308,6 @@ void RunCore::recall() {
 // True: a copy beside the step was open, and the call goes on with CopyClosed.
 bool RunCore::close_copy() {
   if (image_.state != Image::beside_step) return false;
-  settle_result();
   emit(CloseCopy{image_.id});
   wait_ = Wait::closed;
   return true;
