@@ -82,6 +82,7 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, Faults faults, bool trace)
   every_ =
       draw(5, 2) % 5 < (calm_ ? 4U : 2U) ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
   every_ms_ = has(by_time) ? between(5, 1, 10'000, 70'000) : 0;
+  longest_wait_ = !calm_ && draw(9, 1) % 4 == 0 ? 4'000 : kLongestWait;
   tick_ms_ = draw(9, 0) % 3 == 0 ? 4'000 : 900;  // in an evaluation
   home_ms_ = has(mirror) ? between(8, 0, 500, 20'000) : 0;
   evaluate_every_ = between(6, 0, 5, 25);
@@ -137,10 +138,10 @@ void SimulatedRun::start_attempt() {
   began_ = last_commit_ = last_begun_ = now_;
   last_code_ = -1;
   told_ = open_ends_ = requests_ = 0;
-  stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = said_not_home_ = any_hibernation_ =
+  stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = standby_seen_ = said_not_home_ = any_hibernation_ =
       false;
   only_sleeps_ = true;
-  last_tried_ = no_step_ = gave_up_ = asks_ = false;
+  last_tried_ = no_step_ = gave_up_ = false;
   guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
   requested_step_ = -1;
   standby_ = handed_over_by_ = kFar;
@@ -283,6 +284,7 @@ void SimulatedRun::plan_trouble(Ms horizon) {
     const Ms ready = between(23, k, 0, horizon);
     after(ready, [this] {
       standby_ = now_;
+      standby_seen_ = true;
       give(0, StandbyReady{true});
     });
     if (draw(24, k) % 3 == 0) {  // it dies; the choice that follows an end stands
@@ -291,6 +293,11 @@ void SimulatedRun::plan_trouble(Ms horizon) {
         give(0, StandbyReady{false});
       });
     }
+  }
+  // Of an end that had passed before the start.
+  if (happens(withdraw, k, 20)) {
+    after(between(39, k, 0, horizon),
+          [this, r] { give(r, NoticeHeard{.source = 40, .kind = NoticeKind::withdrawn}); });
   }
   if (happens(supersede, k, 40)) {
     after(between(21, k, 0, horizon), [=, this] {
@@ -397,6 +404,16 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
 void SimulatedRun::repeat(int r, NoticeHeard notice, std::uint64_t k) {
   Rank& x = rank(r);
   if (!x.alive || x.exited) return;
+  const auto of_it = [&](const Announced& end) { return end.source == notice.source; };
+  const auto known = std::find_if(x.ends.rbegin(), x.ends.rend(), of_it);
+  const bool stands = std::any_of(x.ends.begin(), x.ends.end(),
+                                  [&](const Announced& end) { return of_it(end) && end.announced > now_; });
+  if (known != x.ends.rend() && !stands && draw(37, k) % 4 == 0) {  // what has passed
+    notice.at = steady(known->announced);
+    notice.guessed = !known->named;
+    notice.hibernates = known->sleeps;
+    return give(r, notice);
+  }
   const Ms left = between(31, k, 1'000, 200'000);
   notice.at = steady(now_ + left);
   notice.guessed = draw(32, k) % 3 == 0;
@@ -431,7 +448,10 @@ void SimulatedRun::answer(int r, std::uint64_t k) {
   const run::RunEnds::End* const end = x.core->ends().standing();
   if (end == nullptr) return;
   constexpr OnNotice kAnswers[] = {OnNotice::train_on, OnNotice::wait, OnNotice::exit};
-  give(r, NoticeAnswered{.source = end->source, .seen = end->seen, .policy = kAnswers[draw(34, k) % 3]});
+  if (r != 0 && end->source < 0) return;  // rank 0 decides for all
+  const NoticeAnswered answer{
+      .source = end->source, .seen = end->seen, .policy = kAnswers[draw(34, k) % 3]};
+  after(draw(35, k) % 2 == 0 ? 0 : between(36, k, 1, 30'000), [=, this] { give(r, answer); });
 }
 
 // Only where this is the only notice, and no fault of the disk or the network delays the answer.
@@ -490,7 +510,7 @@ void SimulatedRun::kill(int r) {
     if (other == r) continue;
     after(8'000, [this, other] { lose(other); });
     // A share waits for rank 0 no longer than that.
-    if (r == 0) after(kLongestWait, [this, other] { write_ended(other, Outcome::overtaken); });
+    if (r == 0) after(longest_wait_, [this, other] { write_ended(other, Outcome::overtaken); });
   }
   check_over();
 }
@@ -672,8 +692,8 @@ void SimulatedRun::next(int r, Call done, bool stop) {
       const bool disturbed = x.live != x.truth[static_cast<std::size_t>(x.step)];
       const bool gives_up =
           x.core->leaving() || (disturbed && draw(44, key(static_cast<std::uint64_t>(x.step))) % 2 != 0);
-      if (gives_up) return finish(r);
-      if (!disturbed && draw(47, key(static_cast<std::uint64_t>(x.step))) % 4 == 0 &&
+      if (x.loop_over || gives_up) return finish(r);
+      if (draw(47, key(static_cast<std::uint64_t>(x.step))) % 4 == 0 &&
           !std::exchange(x.evaluated_again, true)) {
         ++x.boundary;
         return call(r, Call::evaluation_begin, EvaluationBegun{.step = x.step, .again = world_ > 1});
@@ -684,7 +704,9 @@ void SimulatedRun::next(int r, Call done, bool stop) {
     case Call::save:
     case Call::best:
       if (std::exchange(x.saves_in_update, false)) return arrive(r);
-      return x.core->evaluating() ? tick(r) : begin_step(r);
+      if (x.core->evaluating()) return tick(r);
+      x.loop_over ? finish(r) : begin_step(r);
+      return;
     case Call::none:
     case Call::finish:
       return;
@@ -706,7 +728,7 @@ void SimulatedRun::after_step_returned(int r, bool stop) {
       torn_called_ = x.torn = true;
       return update_begins(r);
     }
-    return finish(r);
+    return end_loop(r);
   }
   if (changes) return begin_step(r);
   if (has(evaluations) && x.step % evaluate_every_ == 0) {
@@ -724,6 +746,19 @@ void SimulatedRun::after_step_returned(int r, bool stop) {
   begin_step(r);
 }
 
+// Some programs evaluate once more, or save.
+void SimulatedRun::end_loop(int r) {
+  Rank& x = rank(r);
+  const auto drawn = draw(66, key(static_cast<std::uint64_t>(x.step))) % 8;
+  x.loop_over = true;
+  if (drawn == 0 && has(evaluations)) return call(r, Call::evaluation_begin, EvaluationBegun{x.step});
+  if (drawn == 1 && has(request)) {
+    ++requests_;
+    return call(r, Call::save, SaveCalled{x.step});
+  }
+  finish(r);
+}
+
 // Without news a tick reads a flag.
 void SimulatedRun::tick(int r) {
   const RunCore& core = *rank(r).core;
@@ -734,7 +769,8 @@ void SimulatedRun::tick(int r) {
 void SimulatedRun::evaluate(int r, Call done, bool stop) {
   Rank& x = rank(r);
   const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
-  const bool ends = ++x.ticks > 8 || stop;
+  // Not every program leaves its evaluation at once, and some end inside.
+  const bool ends = ++x.ticks > 8 || (stop && draw(67, k + static_cast<std::uint64_t>(x.ticks)) % 4 != 0);
   const bool thrown = !stop && ends && faulty() && happens(evaluation_throws, k, 30);
   if (done == Call::tick && x.ticks == 3 && !stop && happens(request, k, 30)) {
     ++requests_;
@@ -745,7 +781,14 @@ void SimulatedRun::evaluate(int r, Call done, bool stop) {
     x.best_measured = true;
     return call(r, Call::best, BestMeasured{x.step});
   }
-  after(between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_), [=, this] {
+  const bool leaves = x.ticks == 6 && faulty() && happens(torn_finish, k, 5);
+  Ms lasts = between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_);
+  if (faulty() && happens(long_step, k + static_cast<std::uint64_t>(x.ticks), 1)) lasts += 100'000;
+  after(lasts, [=, this] {
+    if (leaves && !ends) {
+      torn_called_ = true;
+      return finish(r);
+    }
     if (!ends) return tick(r);
     const bool cut_short = thrown && draw(46, k) % 3 == 0;
     if (!thrown || (cut_short && world_ > 1))

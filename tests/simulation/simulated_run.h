@@ -33,7 +33,7 @@ using run::RunCore;
 using run::Step;
 using Ms = std::int64_t;  // virtual milliseconds
 inline constexpr Ms kFar = INT64_MAX / 4;
-inline constexpr Ms kLongestWait = 150'000;  // of a rank for its own disk
+inline constexpr Ms kLongestWait = 150'000;
 inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the real store is beneath
 
 // What a seed may do to a run. Each is a bit of a mask, so that a failing seed can be shrunk.
@@ -125,6 +125,7 @@ class SimulatedRun {
     bool announced = false;  // before_update() was called
     bool torn = false;       // the program ends inside an update
     bool saves_in_update = false;
+    bool loop_over = false;  // the program goes to finish(), perhaps after a last evaluation
     bool staging = false;    // its training thread copies the state
     bool doomed = false;     // another rank is gone, and this one has not found out
     int boundary = 0;        // evaluations at this step
@@ -200,6 +201,7 @@ class SimulatedRun {
   void call(int r, Call which, const Event& event);
   void begin_step(int r);
   void update_begins(int r);
+  void end_loop(int r);
   void finish(int r);
   void give_up();
   void tick(int r);
@@ -275,6 +277,7 @@ class SimulatedRun {
   int world_ = 1;
   Step last_ = 0, every_ = 0, evaluate_every_ = 0;
   Ms step_ms_ = 0, write_ms_ = 0, every_ms_ = 0, home_ms_ = 0, tick_ms_ = 0;
+  Ms longest_wait_ = 0;  // of a rank for its own disk
   OnNotice policy_ = OnNotice::train_on;
   bool calm_ = false;  // no fault breaks promises about time
 
@@ -303,6 +306,7 @@ class SimulatedRun {
   bool last_tried_ = false, busy_at_finish_ = false;  // in finish()
   Step requested_step_ = -1;
   Ms standby_ = kFar;  // since when one is ready
+  bool standby_seen_ = false;
   Ms handed_over_by_ = kFar;
   std::vector<Ms> write_times_, measured_times_, stalls_;
   std::map<Step, int> arrived_;
@@ -313,7 +317,6 @@ class SimulatedRun {
   std::map<int, Outcome> ended_;
   std::map<int, run::Vote> ballots_;
   std::map<int, int> voters_;
-  bool asks_ = false;  // rank 0, whether others were told to stop
 };
 
 }  // namespace holdfast::simulation

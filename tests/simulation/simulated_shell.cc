@@ -63,7 +63,7 @@ void SimulatedRun::perform(int r, const Stage& action) {
   const bool by_device = action.copy == run::Copy::by_device;
   const std::uint64_t k = key(static_cast<std::uint64_t>(action.image)) + static_cast<std::uint64_t>(r);
   Image& image = x.images[action.image];
-  image = {.complete = !by_device, .copy = action.copy, .step = action.step, .content = x.live};
+  image = {.copy = action.copy, .step = action.step, .content = x.live};
   if (action.for_save) {
     x.open.emplace(action.image, action.step);
     if (r == 0) {
@@ -90,18 +90,10 @@ void SimulatedRun::perform(int r, const Stage& action) {
   x.staging = true;
   after(took, [=, this, part = image.part] {
     rank(r).staging = false;
+    rank(r).images[action.image].complete = true;
     give(r, Staged{.image = action.image, .ok = ok, .part = part, .closed = closed});
   });
-  if (!ok) image.complete = true;
   if (!ok && r == 0) ++x.failing;
-  if (!by_device || !ok) return;
-  const bool arrives = !(faulty() && happens(stage_fails, k + 1, 5));
-  after(took + between(58, k, 1, 3'000), [=, this] {
-    const auto arriving = rank(r).images.find(action.image);
-    if (arriving == rank(r).images.end()) return;
-    arriving->second.complete = true;
-    give(r, Arrived{action.image, arrives});
-  });
 }
 
 // No save begins that cannot end before a deadline that somebody named to rank 0.
@@ -447,6 +439,8 @@ void SimulatedRun::perform(int r, const Return& action) {
   promise(Promise::calls_return, x.in_call == action.call, "a call returned that nobody made");
   x.in_call = Call::none;
   x.pausing = x.pausing && action.call != Call::step;
+  const bool hands_over = r == 0 && x.core->hands_over();
+  if (hands_over) promise(Promise::standby_gets_the_run, standby_seen_, "handed over, and no standby is ready");
   if (action.call == Call::evaluation_begin) {
     ++x.evaluations;
     x.asked_in_evaluation = false;
@@ -509,11 +503,9 @@ void SimulatedRun::perform(int r, const AwaitOutcome& /*action*/) {
 
 // Of a rank that is lost there is no answer.
 void SimulatedRun::perform(int /*r*/, const AskOthers& /*action*/) {
-  asks_ = true;
   after(5, [this] {
     const bool told =
         std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& x) { return x.core->told_to_stop(); });
-    asks_ = false;
     give(0, OthersAnswered{told});
   });
 }
@@ -545,7 +537,7 @@ void SimulatedRun::leave_in_error(int r, int code) {
 void SimulatedRun::wait_enough(int r) {
   const Rank& x = rank(r);
   if (x.awaits_outcome || waits_for_a_vote(x)) return;
-  after(kLongestWait, [this, r, acted = x.acted] {
+  after(faulty() ? longest_wait_ : kLongestWait, [this, r, acted = x.acted] {
     if (rank(r).acted == acted && !rank(r).exited) give(r, WaitedEnough{});
   });
 }
@@ -587,7 +579,7 @@ void SimulatedRun::check_exit(int r, int code) {
   const bool told_an_end = told_ > 0 && !only_sleeps_;
   const auto failing = [this](Fault fault) { return has(fault); };
   if (code == 0) {
-    const bool right = newest >= x.step && (x.step >= last_ || has(evaluation_throws)) &&
+    const bool right = newest >= x.step && (x.step >= last_ || torn_called_ || has(evaluation_throws)) &&
                        !(superseded_ && last_commit_ < began_);
     promise(Promise::code_0_is_complete, right, "exit code 0, and the run is not complete and durable");
   }
@@ -612,7 +604,8 @@ void SimulatedRun::check_exit(int r, int code) {
             "the run gave up because no save succeeds, and ends with 75");
   }
   if (code == 74) {
-    const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails);
+    const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails) ||
+                      longest_wait_ < kLongestWait;
     const bool tried = x.failures[x.step] >= 1;
     promise(Promise::code_74_had_a_failure, disk || (told_an_end && newest < 0),
             "exit code 74, and no disk failed");
@@ -662,10 +655,11 @@ void SimulatedRun::check_exit(int r, int code) {
 
 // Somebody named an end within that time, to any rank. Rank 0 may hear a minute later that it is withdrawn.
 bool SimulatedRun::named_end_within(Ms within) const {
+  const Ms later = 60'000 + (has(evaluations) && has(long_step) ? 400'000 : 0);
   for (const Rank& x : ranks_) {
     for (const Announced& end : x.ends) {
       const bool stands =
-          policy_ == OnNotice::exit || has(standby) || has(callback) || now_ < end.withdrawn + 60'000;
+          policy_ == OnNotice::exit || has(standby) || has(callback) || now_ < end.withdrawn + later;
       if (end.named && stands && end.at - now_ < within) return true;
     }
   }

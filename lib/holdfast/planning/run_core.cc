@@ -48,7 +48,7 @@ void RunCore::poll() {
       case Wait::image: {
         // A save that waits for the writer is recalled only for one that follows.
         const bool to_keep = keeping_ != Keep::nothing;
-        if (!to_keep && wish_.last && leads() && !covered() && last_save_too_late() &&
+        if (!to_keep && wish_.last && leads() && last_save_too_late() &&
             !planted(Planted::asks_no_second_time_after_a_wait)) {
           wait_ = Wait::none;
           decide();
@@ -248,7 +248,7 @@ void RunCore::handle(const MachineWoke& /*event*/) {
 void RunCore::handle(const Superseded& /*event*/) {
   superseded_ = true;
   if (planted(Planted::ignores_a_newer_attempt)) return;
-  if (open_ && (open_->state == Save::waiting || open_->state == Save::arriving)) settle(Outcome::superseded);
+  if (open_ && open_->state == Save::waiting) settle(Outcome::superseded);
 }
 
 void RunCore::handle(const TimeReached& /*event*/) { commit_from_evaluation(); }

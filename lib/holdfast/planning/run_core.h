@@ -66,7 +66,7 @@ class RunCore {
   // This boundary is durable or its save is open; it is durable.
   bool is_covered() const { return covered(); }
   bool is_safe() const { return safe(); }
-  bool holds_image() const { return image_.held && image_.state == Image::whole && image_.step == step_; }
+  bool holds_image() const { return image_.held; }
   bool writes_limited() const { return limited_; }
   bool over() const { return over_; }
   // When a wait has to end that began then.
@@ -83,18 +83,19 @@ class RunCore {
   enum class Memory : std::uint8_t { boundary, updating, disturbed };
   enum class Writer : std::uint8_t { idle, writing, tidying };
   struct Image {
-    // arriving: a device still copies. beside_step: before_update() will close the copy.
-    enum State : std::uint8_t { free, copying, beside_step, arriving, whole } state = free;
+    // beside_step: before_update() will close the copy.
+    enum State : std::uint8_t { free, copying, beside_step, whole } state = free;
     int id = 0;
     Step step = -1;
-    bool held = false;  // by an evaluation, or for a second try of the last save
+    // By an evaluation, or for a second try of the last save: it is whole, and of the newest boundary.
+    bool held = false;
     bool kept = false;  // held by after_step(): no evaluation lets it go
     bool part = false;  // only this rank's share of the state
   };
   struct Save {
-    // arriving, waiting: submitted to the writer. writing: it is the writer's.
+    // waiting: submitted to the writer. writing: it is the writer's.
     // shelved: not before the evaluation is over, or an end is announced in it.
-    enum State : std::uint8_t { staging, beside_step, shelved, arriving, waiting, writing } state = staging;
+    enum State : std::uint8_t { staging, beside_step, shelved, waiting, writing } state = staging;
     int id = 0;
     Step step = 0;
     bool asked = false;  // by the program or a notice: not recalled while there is time for both
@@ -206,7 +207,6 @@ class RunCore {
   void handle(const SaveCalled& event);
   void handle(const BestMeasured& event);
   void handle(const Staged& event);
-  void handle(const Arrived& event);
   void handle(const CopyClosed& event);
   void handle(const SaveEnded& event);
   void handle(const WriterIdle& event);

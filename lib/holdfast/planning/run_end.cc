@@ -25,9 +25,9 @@ void RunCore::handle(const EvaluationBegun& event) {
   // No image can be made of disturbed memory, and a durable step needs none. A save that is open may fail.
   const bool needless =
       image_.held || memory_ != Memory::boundary || options_.needs_others || (leads() && safe());
-  const bool never_again = planted(Planted::tries_no_more_in_an_evaluation) && leads() && covered();
   if (!leads() && !needless) emit(SendShare{step_});
-  if (needless || never_again || !leads()) {
+  if (needless || !leads() ||
+      (planted(Planted::tries_no_more_in_an_evaluation) && covered())) {
     commit_from_evaluation();
     return give_back();
   }
@@ -37,7 +37,7 @@ void RunCore::handle(const EvaluationBegun& event) {
 
 void RunCore::image_to_keep() {
   bring_back();
-  if (image_.state != Image::free && image_.state != Image::beside_step && image_.step == step_) {
+  if (image_.state != Image::free && image_.step == step_) {
     return image_.part ? end_keeping() : image_is_kept();
   }
   if (image_.state != Image::free) {
@@ -74,9 +74,8 @@ void RunCore::commit_from_evaluation() {
     return;
   }
   if (!(ends_.pending() || evaluation_.help_wanted || wanted_ || must_stop())) return;
-  const bool whole = image_.held && image_.state == Image::whole && image_.step == step_;
   const bool shelved = open_ && open_->state == Save::shelved;
-  if (!whole || (open_ && !shelved) || covered()) return;
+  if (!image_.held || (open_ && !shelved) || covered()) return;
   if (!alone() && evaluation_.shares_of != step_) return;  // a rank's own state is missing
   const bool superseded = superseded_ && !planted(Planted::ignores_a_newer_attempt);
   if (superseded || now_ < evaluation_.retry || !commit_fits()) return;
@@ -197,7 +196,7 @@ void RunCore::writer_rests() {
 void RunCore::judge() {
   // A stop that only another rank has heard since the last vote may be why the last save failed.
   const bool told_here = end_.interrupted || must_stop();
-  const bool in_doubt = !alone() && !told_here && !superseded_ && !safe() && end_.in_time;
+  const bool in_doubt = !alone() && !told_here && !safe();
   if (in_doubt && !std::exchange(end_.asked, true)) {
     wait_ = Wait::answer;
     return emit(AskOthers{});
@@ -225,7 +224,6 @@ void RunCore::judge() {
 }
 
 void RunCore::handle(const OthersAnswered& event) {
-  if (wait_ != Wait::answer) return;
   wait_ = Wait::none;
   end_.others_told = event.told;
   judge();

@@ -107,10 +107,6 @@ struct Staged {
   bool part = false;    // it holds only this rank's share of the state
   bool closed = false;  // a copy beside the step turned out to need no CloseCopy
 };                      // to Stage; a device may still copy
-struct Arrived {
-  int image = 0;
-  bool ok = true;
-};  // a device's copy is complete
 struct CopyClosed {
   int image = 0;
   bool intact = true;
@@ -127,8 +123,7 @@ struct VoteResult {
 using Event =
     std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
                  EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke, Superseded,
-                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, Staged, Arrived,
-                 CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
+                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, Staged,                  CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
 
 // How the state is copied: at once; beside the next step, up to its update; by the device, while the run goes
 // on.

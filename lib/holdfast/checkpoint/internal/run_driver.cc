@@ -297,7 +297,6 @@ void RunDriver::perform(const run::Action& action, Answer& answer) {
               if (SaveHandle newest = saves_.newest(); stage.for_save && newest.step() == stage.step)
                 answer.save = newest;
               give(staged);
-              if (staged.ok && stage.copy == run::Copy::by_device) give(run::Arrived{stage.image});
             },
             [&](const run::CloseCopy& close) { give(saves_.close_copy(close.image, in_call_)); },
             [&](const run::Decline& declined) { decline(declined.round); },
