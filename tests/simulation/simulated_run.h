@@ -32,6 +32,7 @@ using run::Outcome;
 using run::RunCore;
 using run::Step;
 using Ms = std::int64_t;  // virtual milliseconds
+inline constexpr Ms kHour = 3'600'000;
 inline constexpr Ms kFar = INT64_MAX / 4;
 inline constexpr Ms kLongestWait = 150'000;
 inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the real store is beneath
@@ -74,6 +75,7 @@ constexpr Faults bit(Fault fault) { return Faults{1} << fault; }
 enum class Promise : unsigned { HOLDFAST_PROMISES(HOLDFAST_NAME) count };
 #undef HOLDFAST_NAME
 const char* name_of(Fault fault);
+std::uint64_t mix(std::uint64_t one, std::uint64_t other);
 const char* name_of(Promise promise);
 
 // What all seeds of this process have exercised.
@@ -115,9 +117,10 @@ class SimulatedRun {
     run::Quiet quiet{};
     Step step = 0;
     std::uint64_t live = 0;            // memory
+    std::uint64_t before = 0;          // … before the evaluation
     std::vector<std::uint64_t> truth;  // what each boundary holds
-    std::map<int, Image> images;  // in use
-    bool writing = false;         // from Write to SaveEnded
+    std::map<int, Image> images;       // in use
+    bool writing = false;              // from Write to SaveEnded
     int write_image = 0;
     int write_id = 0, write_round = 0;
     bool alone = false;      // rank 0 writes saves of the newest vote without the others
@@ -138,7 +141,7 @@ class SimulatedRun {
     std::optional<run::OutcomeTold> outcome;
     std::uint64_t acted = 0;  // counts actions
     std::unique_ptr<CostModel> measured = std::make_unique<CostModel>();
-    Costs costs;  // of what is measured
+    Costs costs;               // of what is measured
     std::map<int, Step> open;  // saves, until they are settled
     std::set<int> settled;
     std::map<Step, int> failures;
@@ -197,7 +200,7 @@ class SimulatedRun {
   Ms longest_write() const;
   Ms time_to_answer() const;
 
-  // The training program of a rank.
+  // The training program of a rank (simulated_program.cc).
   void call(int r, Call which, const Event& event);
   void begin_step(int r);
   void update_begins(int r);
@@ -310,7 +313,7 @@ class SimulatedRun {
   Ms handed_over_by_ = kFar;
   std::vector<Ms> write_times_, measured_times_, stalls_;
   std::map<Step, int> arrived_;
-  std::map<std::pair<Step, int>, int> sent_;  // own states, at each evaluation
+  std::map<std::pair<Step, int>, int> sent_;     // own states, at each evaluation
   std::map<Step, std::pair<bool, bool>> saved_;  // a rank told that step k is saved; is not
   std::map<Step, std::map<int, std::uint64_t>> shares_;
   std::set<int> declined_, refused_;

@@ -360,7 +360,8 @@ void SimulatedRun::perform(int r, const SendOwn& /*action*/) { tell_own(r); }
 void SimulatedRun::look(int evaluation) {
   Rank& x = leader();
   if (!x.alive || x.exited || !x.core->evaluating() || x.evaluations != evaluation) return;
-  const bool called = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.calls; });
+  const bool called =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.calls; });
   if (called) give(0, HelpCalled{});
   const auto sent = sent_.find({x.step, x.boundary});
   const auto kept = std::find_if(x.images.begin(), x.images.end(), [&](const auto& image) {
@@ -440,7 +441,8 @@ void SimulatedRun::perform(int r, const Return& action) {
   x.in_call = Call::none;
   x.pausing = x.pausing && action.call != Call::step;
   const bool hands_over = r == 0 && x.core->hands_over();
-  if (hands_over) promise(Promise::standby_gets_the_run, standby_seen_, "handed over, and no standby is ready");
+  if (hands_over)
+    promise(Promise::standby_gets_the_run, standby_seen_, "handed over, and no standby is ready");
   if (action.call == Call::evaluation_begin) {
     ++x.evaluations;
     x.asked_in_evaluation = false;

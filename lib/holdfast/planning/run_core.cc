@@ -209,7 +209,7 @@ bool RunCore::keep_boundary() {
 // What other threads bring.
 
 void RunCore::handle(const WaitedEnough& /*event*/) {
-  waited_enough_ = wait_ == Wait::image || (wait_ == Wait::writer && end_.code);
+  waited_enough_ = wait_ == Wait::image || wait_ == Wait::writer;
 }
 
 void RunCore::handle(const StandbyReady& event) {

@@ -26,8 +26,7 @@ void RunCore::handle(const EvaluationBegun& event) {
   const bool needless =
       image_.held || memory_ != Memory::boundary || options_.needs_others || (leads() && safe());
   if (!leads() && !needless) emit(SendShare{step_});
-  if (needless || !leads() ||
-      (planted(Planted::tries_no_more_in_an_evaluation) && covered())) {
+  if (needless || !leads() || (planted(Planted::tries_no_more_in_an_evaluation) && covered())) {
     commit_from_evaluation();
     return give_back();
   }
@@ -53,7 +52,7 @@ void RunCore::image_to_keep() {
 
 void RunCore::image_is_kept() {
   image_.held = true;
-  image_.kept = image_.kept || keeping_ != Keep::evaluation;
+  image_.kept = keeping_ != Keep::evaluation;
   keeping_ = Keep::nothing;
   commit_from_evaluation();
   give_back();

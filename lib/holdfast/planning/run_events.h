@@ -123,7 +123,8 @@ struct VoteResult {
 using Event =
     std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
                  EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke, Superseded,
-                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, Staged,                  CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
+                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, Staged, CopyClosed, SaveEnded,
+                 WriterIdle, VoteResult, OthersAnswered>;
 
 // How the state is copied: at once; beside the next step, up to its update; by the device, while the run goes
 // on.
@@ -224,9 +225,9 @@ struct Say {
   Remark what{};
   Step step = 0;
 };
-using Action = std::variant<SendOwn, AwaitOutcome, Stage, CloseCopy, FreeImage, Write, Decline,
-                            SendShare, CallForHelp, Settle, LimitWrites, PostVote, Return, Quiet, WakeAt,
-                            LetMachineGo, TellOutcome, Exit, Say, AskOthers>;
+using Action = std::variant<SendOwn, AwaitOutcome, Stage, CloseCopy, FreeImage, Write, Decline, SendShare,
+                            CallForHelp, Settle, LimitWrites, PostVote, Return, Quiet, WakeAt, LetMachineGo,
+                            TellOutcome, Exit, Say, AskOthers>;
 // Never allocates, so that an event is not lost without memory.
 class Actions {
  public:
