@@ -80,7 +80,8 @@ class ScriptedWorld {
   }
   bool step(Duration took = std::chrono::seconds(1), Duration most = std::chrono::hours(2)) {
     pass(took);
-    return call(run::StepDone{.step = ++at, .took = took, .announced = announced}, most);
+    costs_.stepped(took);
+    return call(run::StepDone{.step = ++at, .announced = announced}, most);
   }
   void finish() { EXPECT_TRUE(call(run::FinishCalled{at})) << "finish() never returns"; }
   void pass(Duration time) {
@@ -100,6 +101,13 @@ class ScriptedWorld {
     while (!queue_.empty()) {
       const auto [r, event] = queue_.front();
       queue_.pop_front();
+      const auto* const ended = std::get_if<run::SaveEnded>(&event);
+      if (r == 0 && ended != nullptr && ended->outcome == run::Outcome::durable) {
+        costs_.committed(now - write_began_);
+      }
+      run::Known known{.costs = costs_.costs()};
+      if (r != 0) known.costs.commit.reset();  // rank 0 alone measures commits
+      rank(r).core->know(known);
       for (const run::Action& action : rank(r).core->on(event, now)) {
         std::visit([this, to = r](const auto& what) { perform(to, what); }, action);
       }
@@ -131,6 +139,7 @@ class ScriptedWorld {
 
   void perform(int r, const run::Stage& action) {
     if (action.for_save) rank(r).begun.push_back(now);
+    if (r == 0) image_ = action.image;
     const bool ok = failing_copies == 0 || failing_copies-- == 0;
     queue_.emplace_back(r, run::Staged{action.image, ok});
   }
@@ -141,6 +150,7 @@ class ScriptedWorld {
   void perform(int r, const run::Write& action) {
     rank(r).writing = action;
     rank(r).written.push_back(action.step);
+    if (r == 0) write_began_ = now;
     if (r == 0 && !hangs) {
       const bool fails = failing_writes > 0 && failing_writes-- > 0;
       ends_[action.step] = {fails ? run::Outcome::failed : run::Outcome::durable, now + write};
@@ -162,7 +172,7 @@ class ScriptedWorld {
   }
   void perform(int /*r*/, const run::SendShare& action) {
     if (++shares_[action.step] + 1 == static_cast<int>(ranks_.size()))
-      queue_.emplace_back(0, run::SharesHere{action.step});
+      queue_.emplace_back(0, run::SharesHere{action.step, image_});
   }
   void perform(int /*r*/, const run::CallForHelp& /*action*/) { queue_.emplace_back(0, run::HelpCalled{}); }
   void perform(int r, const run::Settle& action) {
@@ -193,6 +203,9 @@ class ScriptedWorld {
   void perform(int /*r*/, const A& /*action*/) {}
 
   std::vector<Rank> ranks_;
+  CostModel costs_;
+  SteadyTime write_began_{};  // by rank 0
+  int image_ = 0;             // the newest of rank 0
   std::deque<std::pair<int, run::Event>> queue_;
   std::multimap<SteadyTime, std::pair<int, run::Event>> timed_;
   std::map<run::Step, int> shares_;

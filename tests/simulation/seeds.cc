@@ -15,7 +15,7 @@ std::uint64_t hash(std::uint64_t seed, std::uint64_t what) {
 constexpr Faults kCalmFaults = bit(several) | bit(evaluations) | bit(copies_beside_steps) | bit(notice) |
                                bit(guess) | bit(withdraw) | bit(outlive) | bit(hibernate) | bit(stop) |
                                bit(request) | bit(by_time) | bit(by_device) | bit(automatic) | bit(mirror) |
-                               bit(write_limit) | bit(late_results) | bit(best) | bit(on_save) | bit(standby);
+                               bit(write_limit) | bit(best) | bit(on_save) | bit(standby);
 
 std::string promise_of(const std::string& broken) { return broken.substr(0, broken.find(':')); }
 

@@ -1,4 +1,4 @@
-// Attempts, machines, notices, and the training program of each rank.
+// Attempts, machines and their notices.
 #include "simulated_run.h"
 
 #include <algorithm>
@@ -24,8 +24,6 @@ const char* name_of(Promise promise) {
   return kNames[static_cast<unsigned>(promise)];
 }
 
-namespace {
-
 std::uint64_t mix(std::uint64_t one, std::uint64_t other) {
   std::uint64_t z = one * 0x9e3779b97f4a7c15ULL + other + 0x7f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -33,7 +31,8 @@ std::uint64_t mix(std::uint64_t one, std::uint64_t other) {
   return z ^ (z >> 31);
 }
 
-constexpr Ms kHour = 3'600'000;
+namespace {
+
 constexpr int kProgramsRequest = 99;  // a source
 constexpr int kStopSource = 50;
 
@@ -82,6 +81,7 @@ SimulatedRun::SimulatedRun(std::uint64_t seed, Faults faults, bool trace)
   every_ =
       draw(5, 2) % 5 < (calm_ ? 4U : 2U) ? 500 : between(5, 0, 3, 43);  // 500: only notices and the end save
   every_ms_ = has(by_time) ? between(5, 1, 10'000, 70'000) : 0;
+  longest_wait_ = !calm_ && draw(9, 1) % 4 == 0 ? 4'000 : kLongestWait;
   tick_ms_ = draw(9, 0) % 3 == 0 ? 4'000 : 900;  // in an evaluation
   home_ms_ = has(mirror) ? between(8, 0, 500, 20'000) : 0;
   evaluate_every_ = between(6, 0, 5, 25);
@@ -131,23 +131,24 @@ void SimulatedRun::start_attempt() {
   ++counted.attempts;
   promise(Promise::calls_return, attempt_ <= 12, "twelve attempts did not complete the run");
   if (real_) ask_the_store();
+  choose_branch();
   const Step from = store_.empty() ? 0 : store_.rbegin()->first;
   promise(Promise::acknowledged_is_kept, from >= acknowledged_, "an acknowledged step was lost");
   began_ = last_commit_ = last_begun_ = now_;
   last_code_ = -1;
   told_ = open_ends_ = requests_ = 0;
-  stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = said_not_home_ = any_hibernation_ =
-      false;
+  stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = standby_seen_ = said_not_home_ =
+      any_hibernation_ = false;
   only_sleeps_ = true;
-  last_tried_ = false;
+  last_tried_ = no_step_ = gave_up_ = false;
   guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
   requested_step_ = -1;
   standby_ = handed_over_by_ = kFar;
-  write_times_.clear(), stalls_.clear();
+  write_times_.clear(), measured_times_.clear(), stalls_.clear();
   arrived_.clear(), sent_.clear(), shares_.clear(), declined_.clear(), refused_.clear(), ended_.clear();
   ballots_.clear(), voters_.clear(), saved_.clear();
   disk_ = {};
-  home_ = going_home_since_ = -1;
+  home_ = going_home_ = -1;
   SaveTriggers every;
   if (has(automatic)) every.push_back(SaveEvery::automatic());
   if (every_ms_ > 0) every.emplace_back(std::chrono::milliseconds(every_ms_));
@@ -164,21 +165,31 @@ void SimulatedRun::start_attempt() {
                                   .on_notice = policy_,
                                   .look = std::chrono::milliseconds(500),
                                   .on_device = has(by_device),
-                                  .mirrored = has(mirror),
-                                  .late_results = has(late_results),
                                   .second_image = has(two_images),
+                                  .needs_others = world_ > 1 && has(spread),
                                   .resumed = from,
-                                  .resumed_durable = !store_.empty(),
+                                  .resumed_durable = branch_<0, .durable = from> 0 ? from : -1,
                                   .started = steady(now_)});
     rank(r) = std::move(fresh);
   }
   tell("starts at step", 0, from);
   if (faulty()) plan_trouble((last_ - from) * step_ms_ + 10'000);
+  // Such as a program whose data is empty.
+  no_step_ = attempt_ == 1 && from == 0 && happens(no_step, 0, 10);
+  if (no_step_ && draw(64, 0) % 2 == 0) after(0, [this] { stop_at_the_end(); });
   for (int r = 0; r < world_; ++r) {
-    after(1, [this, r] {
-      rank(r).step >= last_ ? call(r, Call::finish, FinishCalled{rank(r).step}) : begin_step(r);
-    });
+    after(1, [this, r] { rank(r).step >= last_ || no_step_ ? finish(r) : begin_step(r); });
   }
+}
+
+// A start that names an older checkpoint (resume_from) goes on from there until its branch has a newer one.
+void SimulatedRun::choose_branch() {
+  const Step newest = store_.empty() ? -1 : store_.rbegin()->first;
+  if (branch_ >= 0 && newest > branch_) branch_ = -1;
+  if (branch_ >= 0 || real_ || store_.size() < 2 || !faulty() || !happens(branch, key(12), 50)) return;
+  branch_ = std::prev(store_.end(), 2)->first;
+  store_.erase(std::prev(store_.end()));  // of another branch now
+  acknowledged_ = std::min(acknowledged_, branch_);
 }
 
 void SimulatedRun::plan_trouble(Ms horizon) {
@@ -271,6 +282,7 @@ void SimulatedRun::plan_trouble(Ms horizon) {
     const Ms ready = between(23, k, 0, horizon);
     after(ready, [this] {
       standby_ = now_;
+      standby_seen_ = true;
       give(0, StandbyReady{true});
     });
     if (draw(24, k) % 3 == 0) {  // it dies; the choice that follows an end stands
@@ -279,6 +291,11 @@ void SimulatedRun::plan_trouble(Ms horizon) {
         give(0, StandbyReady{false});
       });
     }
+  }
+  // Of an end that had passed before the start.
+  if (happens(withdraw, k, 20)) {
+    after(between(39, k, 0, horizon),
+          [this, r] { give(r, NoticeHeard{.source = 40, .kind = NoticeKind::withdrawn}); });
   }
   if (happens(supersede, k, 40)) {
     after(between(21, k, 0, horizon), [=, this] {
@@ -385,6 +402,16 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
 void SimulatedRun::repeat(int r, NoticeHeard notice, std::uint64_t k) {
   Rank& x = rank(r);
   if (!x.alive || x.exited) return;
+  const auto of_it = [&](const Announced& end) { return end.source == notice.source; };
+  const auto known = std::find_if(x.ends.rbegin(), x.ends.rend(), of_it);
+  const bool stands = std::any_of(x.ends.begin(), x.ends.end(),
+                                  [&](const Announced& end) { return of_it(end) && end.announced > now_; });
+  if (known != x.ends.rend() && !stands && draw(37, k) % 4 == 0) {  // what has passed
+    notice.at = steady(known->announced);
+    notice.guessed = !known->named;
+    notice.hibernates = known->sleeps;
+    return give(r, notice);
+  }
   const Ms left = between(31, k, 1'000, 200'000);
   notice.at = steady(now_ + left);
   notice.guessed = draw(32, k) % 3 == 0;
@@ -419,7 +446,9 @@ void SimulatedRun::answer(int r, std::uint64_t k) {
   const run::RunEnds::End* const end = x.core->ends().standing();
   if (end == nullptr) return;
   constexpr OnNotice kAnswers[] = {OnNotice::train_on, OnNotice::wait, OnNotice::exit};
-  give(r, NoticeAnswered{.source = end->source, .seen = end->seen, .policy = kAnswers[draw(34, k) % 3]});
+  if (r != 0 && end->source < 0) return;  // rank 0 decides for all
+  const NoticeAnswered answer{.source = end->source, .seen = end->seen, .policy = kAnswers[draw(34, k) % 3]};
+  after(draw(35, k) % 2 == 0 ? 0 : between(36, k, 1, 30'000), [=, this] { give(r, answer); });
 }
 
 // Only where this is the only notice, and no fault of the disk or the network delays the answer.
@@ -475,16 +504,25 @@ void SimulatedRun::kill(int r) {
   x.alive = false;
   broken_ = true;
   for (int other = 0; other < world_; ++other) {
-    if (other != r) after(8'000, [this, other] { lose(other); });
+    if (other == r) continue;
+    after(8'000, [this, other] { lose(other); });
+    // A share waits for rank 0 no longer than that.
+    if (r == 0) after(longest_wait_, [this, other] { write_ended(other, Outcome::overtaken); });
   }
   check_over();
 }
 
+// Another rank is gone. Either this one waits for it in a call, or the program's own exchange with it fails.
 void SimulatedRun::lose(int r) {
   Rank& x = rank(r);
   if (!x.alive || x.exited || x.lost) return;
-  x.lost = true;
-  give(r, RankLost{});
+  x.doomed = true;
+  find_loss(r);
+  after(60'000, [this, r] {
+    Rank& y = rank(r);
+    if (!y.alive || y.exited || y.lost) return;
+    y.in_call == Call::none ? kill(r) : lose(r);
+  });
 }
 
 void SimulatedRun::check_over() {
@@ -493,195 +531,6 @@ void SimulatedRun::check_over() {
   }
   complete_ = last_code_ == 0 || last_code_ == 70;
   if (!complete_) after(5'000, [this] { start_attempt(); });
-}
-
-// The program.
-
-void SimulatedRun::call(int r, Call which, const Event& event) {
-  Rank& x = rank(r);
-  if (!x.alive || x.exited || x.lost) return;
-  x.in_call = which;
-  x.call_since = now_;
-  if (which == Call::finish && r == 0) {
-    finish_at_ = now_;
-    busy_at_finish_ = disk_.busy || std::any_of(x.images.begin(), x.images.end(),
-                                                [](const auto& image) { return !image.second.complete; });
-    last_tried_ = false;
-  }
-  promise(Promise::training_is_not_approved, !x.approved,
-          "the training goes on, and the machine may still end");
-  after(3 * kHour, [=, this, since = now_] {
-    const Rank& y = rank(r);
-    const bool waits = y.alive && !y.exited && y.in_call == which && y.call_since == since;
-    promise(Promise::calls_return, !waits, "a call of the training thread lasts three hours");
-  });
-  give(r, event);
-}
-
-void SimulatedRun::begin_step(int r) {
-  Rank& x = rank(r);
-  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 100);
-  Ms lasts = between(30, k + static_cast<std::uint64_t>(r), step_ms_ * 9 / 10, step_ms_ * 11 / 10);
-  if (faulty() && happens(long_step, k, 3)) lasts += between(31, k, 1'000, 30'000);
-  x.step_began = now_;
-  const bool announces = has(copies_beside_steps) && !(faulty() && happens(no_update_call, k, 4));
-  if (faulty() && has(copies_beside_steps) && happens(spoil, k, 10)) {
-    after(lasts * 3 / 10, [this, r] { rank(r).live = mix(rank(r).live, 0xbad); });
-  }
-  after(lasts * 7 / 10,
-        [=, this] { announces ? call(r, Call::update, BeforeUpdate{rank(r).step}) : arrive(r); });
-}
-
-// The update begins where all ranks have computed their part.
-void SimulatedRun::arrive(int r) {
-  Rank& x = rank(r);
-  if (!x.alive || x.exited || x.lost) return;
-  x.live = mix(x.live, 'u');
-  const Step step = x.step + 1;
-  if (++arrived_[step] < world_) return;
-  for (int other = 0; other < world_; ++other) {
-    after(step_ms_ * 3 / 10 + 1, [=, this] { step_done(other, step); });
-  }
-}
-
-void SimulatedRun::step_done(int r, Step step) {
-  Rank& x = rank(r);
-  if (!x.alive || x.exited || x.lost) return;
-  x.step = step;
-  x.live = x.truth[static_cast<std::size_t>(step)];
-  x.result_known = !has(late_results);
-  if (r == 0 && calm_ && told_ == 0) check_overdue(step);
-  if (r == 0 && step == last_ && faulty() && !stop_told_ && happens(stop, key(8), 40)) stop_at_the_end();
-  const bool evaluates = has(evaluations) && step % evaluate_every_ == 0;
-  if (r == 0 && evaluates && faulty() && told_ == 0 &&
-      happens(notice, key(900) + static_cast<std::uint64_t>(step), 10)) {
-    // The insurance is in flight when the evaluation begins.
-    const NoticeHeard end{.source = 7, .at = steady(now_ + 110'000), .guessed = true, .policy = policy_};
-    announce(0, end, 300'000, true, between(13, key(901), 20'000, 60'000));
-  }
-  Keep keep = Keep::nothing;
-  if (has(epochs) && step == last_) keep = Keep::last;
-  if (has(epochs) && step < last_ && world_ == 1 && step % 20 == 0) keep = Keep::epoch;
-  if (keep == Keep::nothing && step < x.quiet.before && steady(now_) < x.quiet.until) {
-    ++counted.quiet_steps;
-    return next(r, Call::step, false);
-  }
-  call(r, Call::step,
-       StepDone{.step = step, .took = std::chrono::milliseconds(now_ - x.step_began), .keep = keep});
-}
-
-void SimulatedRun::check_overdue(Step step) {
-  const Ms evaluation = has(evaluations) ? 12 * tick_ms_ : 0;
-  if (has(automatic) || every_ms_ > 0) {
-    const Ms every = every_ms_ > 0 ? every_ms_ : 60'000;
-    const Ms most = 2 * every + 4 * longest_write() + 15'000 + 8 * step_ms_ + evaluation;
-    promise(Promise::save_is_not_overdue, now_ - last_commit_ <= most, "a save is overdue");
-    if (every_ms_ > 0 || write_times_.empty() || stalls_.empty() || world_ > 1 || has(evaluations)) return;
-    Ms stalled = 0;
-    for (const Ms stall : stalls_) stalled += stall;
-    const SaveCost cost{.stall = std::chrono::milliseconds(stalled / static_cast<Ms>(stalls_.size()) + 5),
-                        .write = std::chrono::milliseconds(longest_write())};
-    const Ms interval = ms(plan_interval(cost, hazard_of({}), {}));
-    const bool learned =
-        now_ - last_begun_ <= interval * 11 / 10 + 3 * step_ms_ + longest_write() + evaluation + 1'000;
-    promise(Promise::interval_is_learned, learned, "the interval does not follow from what a save costs");
-  } else {
-    const Step newest = store_.empty() ? 0 : store_.rbegin()->first;
-    const Step most = 2 * every_ + (2 * longest_write() + 9'000 + evaluation) / step_ms_ + 8;
-    promise(Promise::save_is_not_overdue, step - newest <= most, "a save is overdue");
-  }
-}
-
-void SimulatedRun::next(int r, Call done, bool stop) {
-  Rank& x = rank(r);
-  switch (done) {
-    case Call::update:
-      return arrive(r);
-    case Call::step:
-      return after_step_returned(r, stop);
-    case Call::evaluation_begin:
-      x.live = mix(x.live, 'e');  // averaged weights are swapped in
-      x.ticks = 0;
-      x.best_measured = false;
-      return evaluate(r, done, stop);
-    case Call::tick:
-      return evaluate(r, done, stop);
-    case Call::evaluation_end: {
-      const bool disturbed = x.live != x.truth[static_cast<std::size_t>(x.step)];
-      const bool gives_up =
-          x.core->leaving() || (disturbed && draw(44, key(static_cast<std::uint64_t>(x.step))) % 2 != 0);
-      if (gives_up) return call(r, Call::finish, FinishCalled{x.step});
-      if (!disturbed && draw(47, key(static_cast<std::uint64_t>(x.step))) % 4 == 0 &&
-          !std::exchange(x.evaluated_again, true)) {
-        return call(r, Call::evaluation_begin, EvaluationBegun{.step = x.step, .again = true});
-      }
-      x.evaluated_again = false;
-      return begin_step(r);
-    }
-    case Call::save:
-    case Call::best:
-      return x.core->evaluating() ? call(r, Call::tick, Ticked{}) : begin_step(r);
-    case Call::none:
-    case Call::finish:
-      return;
-  }
-}
-
-void SimulatedRun::after_step_returned(int r, bool stop) {
-  Rank& x = rank(r);
-  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
-  // At the end of an epoch the program loads its best weights, where an image holds the boundary.
-  const bool held = world_ == 1 && has(epochs) && (x.core->holds_image() || x.core->is_safe());
-  const bool changes = held && (x.step % 20 == 0 || x.step >= last_) && draw(45, k) % 2 == 0;
-  if (changes) x.live = mix(x.live, 'b');
-  if (stop || x.step >= last_) {
-    if (!stop && faulty() && happens(torn_finish, k, 50)) {
-      torn_called_ = true;
-      x.live = mix(x.live, 'u');
-      x.in_call = Call::update;
-      for (const Action& action : x.core->on(BeforeUpdate{x.step}, steady(now_))) {
-        if (const auto* const close = std::get_if<CloseCopy>(&action)) perform(r, *close);
-      }
-    }
-    return call(r, Call::finish, FinishCalled{x.step});
-  }
-  if (changes) return begin_step(r);
-  if (has(evaluations) && x.step % evaluate_every_ == 0) {
-    return after(between(40, k + static_cast<std::uint64_t>(r), 0, 300),
-                 [this, r] { call(r, Call::evaluation_begin, EvaluationBegun{rank(r).step}); });
-  }
-  if (happens(request, k, 4)) {
-    ++requests_;
-    return call(r, Call::save, SaveCalled{x.step});
-  }
-  if (happens(best, k, 5)) {
-    ++requests_;
-    return call(r, Call::best, BestMeasured{x.step});
-  }
-  begin_step(r);
-}
-
-void SimulatedRun::evaluate(int r, Call done, bool stop) {
-  Rank& x = rank(r);
-  const std::uint64_t k = key(static_cast<std::uint64_t>(x.step) * 8 + 3);
-  const bool ends = ++x.ticks > 8 || stop;
-  const bool thrown = !stop && ends && faulty() && happens(evaluation_throws, k, 30);
-  if (done == Call::tick && x.ticks == 3 && !stop && happens(request, k, 30)) {
-    ++requests_;
-    return call(r, Call::save, SaveCalled{x.step});
-  }
-  if (done == Call::tick && x.ticks == 5 && !stop && happens(best, k, 30)) {
-    ++requests_;
-    x.best_measured = true;
-    return call(r, Call::best, BestMeasured{x.step});
-  }
-  after(between(43, k + static_cast<std::uint64_t>(x.ticks), 10, tick_ms_), [=, this] {
-    if (!ends) return call(r, Call::tick, Ticked{});
-    const bool cut_short = thrown && draw(46, k) % 3 == 0;
-    if (!thrown || (cut_short && world_ > 1))
-      rank(r).live = rank(r).truth[static_cast<std::size_t>(rank(r).step)];
-    call(r, Call::evaluation_end, EvaluationEnded{.thrown = thrown && !cut_short, .cut_short = cut_short});
-  });
 }
 
 }  // namespace holdfast::simulation

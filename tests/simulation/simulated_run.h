@@ -32,7 +32,9 @@ using run::Outcome;
 using run::RunCore;
 using run::Step;
 using Ms = std::int64_t;  // virtual milliseconds
+inline constexpr Ms kHour = 3'600'000;
 inline constexpr Ms kFar = INT64_MAX / 4;
+inline constexpr Ms kLongestWait = 150'000;
 inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the real store is beneath
 
 // What a seed may do to a run. Each is a bit of a mask, so that a failing seed can be shrunk.
@@ -42,8 +44,10 @@ inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the rea
   fault(guess) fault(withdraw) fault(outlive) fault(hibernate) fault(power) fault(stop) fault(vote_late)           \
   fault(vote_lost) fault(evaluation_throws) fault(spoil) fault(supersede) fault(request) fault(torn_finish)        \
   fault(stage_fails) fault(no_update_call) fault(long_step) fault(slow_tidy) fault(by_time) fault(by_device)       \
-  fault(automatic) fault(mirror) fault(write_limit) fault(late_results) fault(best) fault(on_save) fault(standby)   \
-  fault(repeats) fault(callback) fault(risk) fault(two_images) fault(epochs) fault(parts)
+  fault(automatic) fault(mirror) fault(write_limit) fault(alone) fault(best) fault(on_save) fault(standby)         \
+  fault(repeats) fault(callback) fault(risk) fault(two_images) fault(epochs) fault(spread) fault(no_step)          \
+  fault(gives_up) fault(close_fails) fault(closed) fault(stale) fault(branch) fault(unsavable) \
+  fault(saves_in_updates)
 #define HOLDFAST_PROMISES(promise)                                                                                 \
   promise(acknowledged_is_durable) promise(acknowledged_is_kept) promise(checkpoint_is_a_boundary)                 \
   promise(named_end_forbids) promise(notice_is_answered) promise(stop_ends_in_time) promise(run_goes_on)           \
@@ -54,7 +58,7 @@ inline constexpr std::uint64_t kRealStores = 50;  // every so many seeds the rea
   promise(write_has_its_image) promise(saves_are_settled) promise(settled_once) promise(calls_return)              \
   promise(votes_at_one_step) promise(approved_is_durable) promise(training_is_not_approved)                        \
   promise(too_late_has_a_named_end) promise(limit_is_lifted) promise(limit_is_restored)                            \
-  promise(result_is_read) promise(best_is_saved) promise(request_is_served) promise(request_is_served_once)        \
+  promise(best_is_saved) promise(giving_up_is_a_failure) promise(end_is_the_end) promise(request_is_served) promise(request_is_served_once)        \
   promise(last_save_waits_after_a_failure) promise(last_save_is_not_left_out) promise(sleep_pauses_nothing)        \
   promise(evaluation_tries_again) promise(undisturbed_saves_succeed) promise(last_step_is_home)                    \
   promise(ranks_tell_the_same) promise(standby_gets_the_run) promise(store_keeps_what_it_acknowledged)             \
@@ -71,6 +75,7 @@ constexpr Faults bit(Fault fault) { return Faults{1} << fault; }
 enum class Promise : unsigned { HOLDFAST_PROMISES(HOLDFAST_NAME) count };
 #undef HOLDFAST_NAME
 const char* name_of(Fault fault);
+std::uint64_t mix(std::uint64_t one, std::uint64_t other);
 const char* name_of(Promise promise);
 
 // What all seeds of this process have exercised.
@@ -92,6 +97,8 @@ class SimulatedRun {
     run::Copy copy{};
     Step step = -1;
     std::uint64_t content = 0;
+    bool part = false;  // a share of one file
+    Ms copied = 0;      // how long its copy took
   };
   struct Announced {
     int source = 0;
@@ -110,14 +117,31 @@ class SimulatedRun {
     run::Quiet quiet{};
     Step step = 0;
     std::uint64_t live = 0;            // memory
+    std::uint64_t before = 0;          // … before the evaluation
     std::vector<std::uint64_t> truth;  // what each boundary holds
-    bool result_known = true;
-    std::map<int, Image> images;  // in use
-    bool writing = false;         // from Write to SaveEnded
+    std::map<int, Image> images;       // in use
+    bool writing = false;              // from Write to SaveEnded
     int write_image = 0;
     int write_id = 0, write_round = 0;
+    bool alone = false;      // rank 0 writes saves of the newest vote without the others
+    bool calls = false;      // rank 0 for help
+    bool announced = false;  // before_update() was called
+    bool torn = false;       // the program ends inside an update
+    bool saves_in_update = false;
+    bool loop_over = false;  // the program goes to finish(), perhaps after a last evaluation
+    bool staging = false;    // its training thread copies the state
+    bool doomed = false;     // another rank is gone, and this one has not found out
+    int boundary = 0;        // evaluations at this step
+    int failing = 0;         // saves in a row
+    Step kept = -1;          // its own state of that step is kept
     Step write_step = -1;
     int posted = 0, ticks = 0;
+    bool voting = false;          // the result of its vote has not come
+    bool awaits_outcome = false;  // in finish()
+    std::optional<run::OutcomeTold> outcome;
+    std::uint64_t acted = 0;  // counts actions
+    std::unique_ptr<CostModel> measured = std::make_unique<CostModel>();
+    Costs costs;               // of what is measured
     std::map<int, Step> open;  // saves, until they are settled
     std::set<int> settled;
     std::map<Step, int> failures;
@@ -160,6 +184,7 @@ class SimulatedRun {
 
   // Attempts, machines and their notices (simulated_run.cc).
   void start_attempt();
+  void choose_branch();
   void plan_trouble(Ms horizon);
   void announce(int r, run::NoticeHeard notice, Ms left, bool lives, Ms gone);
   void repeat(int r, run::NoticeHeard notice, std::uint64_t k);
@@ -169,13 +194,20 @@ class SimulatedRun {
   void stop_at_the_end();
   void kill(int r);
   void lose(int r);
+  void find_loss(int r);
+  void leave_in_error(int r, int code);
   void check_over();
   Ms longest_write() const;
   Ms time_to_answer() const;
 
-  // The training program of a rank.
+  // The training program of a rank (simulated_program.cc).
   void call(int r, Call which, const Event& event);
   void begin_step(int r);
+  void update_begins(int r);
+  void end_loop(int r);
+  void finish(int r);
+  void give_up();
+  void tick(int r);
   void arrive(int r);
   void step_done(int r, Step step);
   void next(int r, Call done, bool stop);
@@ -185,7 +217,6 @@ class SimulatedRun {
 
   // The shell: actions become effects (simulated_shell.cc).
   void give(int r, const Event& event);
-  void perform(int r, const run::ReadResult& action);
   void perform(int r, const run::Stage& action);
   void perform(int r, const run::CloseCopy& action);
   void perform(int r, const run::FreeImage& action);
@@ -193,8 +224,8 @@ class SimulatedRun {
   void perform(int r, const run::Decline& action);
   void perform(int r, const run::SendShare& action);
   void perform(int r, const run::CallForHelp& action);
-  void perform(int /*r*/, const run::SendOwn& /*action*/) {}
-  void perform(int /*r*/, const run::AwaitOutcome& /*action*/) {}
+  void perform(int r, const run::SendOwn& action);
+  void perform(int r, const run::AwaitOutcome& action);
   void perform(int r, const run::Settle& action);
   void perform(int r, const run::LimitWrites& action);
   void perform(int r, const run::PostVote& action);
@@ -206,6 +237,13 @@ class SimulatedRun {
   void perform(int r, const run::AskOthers& action);
   void perform(int r, const run::Exit& action);
   void perform(int r, const run::Say& action);
+  run::Known known_of(int r) const;
+  Duration going_home(bool and_newer) const;
+  void measure(int r) { rank(r).costs = rank(r).measured->costs(); }
+  bool waits_for_a_vote(const Rank& x) const;
+  void wait_enough(int r);
+  void tell_own(int r);
+  void look(int evaluation);
   void check_allowed();
   void check_pressure(int r);
   void check_exit(int r, int code);
@@ -231,6 +269,7 @@ class SimulatedRun {
     Step step = -1;
     int round = -1;
     bool bad = false;
+    bool measured = false;  // a usual write, which no limit slows down
     Ms began = 0, rest = 0, since = 0, patience = 0;
     int timer = 0;
   };
@@ -241,6 +280,7 @@ class SimulatedRun {
   int world_ = 1;
   Step last_ = 0, every_ = 0, evaluate_every_ = 0;
   Ms step_ms_ = 0, write_ms_ = 0, every_ms_ = 0, home_ms_ = 0, tick_ms_ = 0;
+  Ms longest_wait_ = 0;  // of a rank for its own disk
   OnNotice policy_ = OnNotice::train_on;
   bool calm_ = false;  // no fault breaks promises about time
 
@@ -255,8 +295,8 @@ class SimulatedRun {
   std::unique_ptr<RealStore> real_;  // beneath the model; null: the model is the store
   Step acknowledged_ = -1;
   Disk disk_;
-  Step home_ = -1;
-  Ms going_home_since_ = -1;
+  Step home_ = -1, going_home_ = -1;  // −1: none
+  Step branch_ = -1;                  // the older step at which this attempt has begun; −1: the newest
 
   // Of this attempt.
   Ms began_ = 0, last_commit_ = 0, last_begun_ = 0;
@@ -265,12 +305,15 @@ class SimulatedRun {
   bool said_not_home_ = false, any_hibernation_ = false, only_sleeps_ = true;
   Ms guess_at_ = -1, finish_at_ = -1, stop_ends_by_ = -1;
   Ms requested_at_ = -1;
+  bool no_step_ = false, gave_up_ = false;
   bool last_tried_ = false, busy_at_finish_ = false;  // in finish()
   Step requested_step_ = -1;
   Ms standby_ = kFar;  // since when one is ready
+  bool standby_seen_ = false;
   Ms handed_over_by_ = kFar;
-  std::vector<Ms> write_times_, stalls_;
-  std::map<Step, int> arrived_, sent_;
+  std::vector<Ms> write_times_, measured_times_, stalls_;
+  std::map<Step, int> arrived_;
+  std::map<std::pair<Step, int>, int> sent_;     // own states, at each evaluation
   std::map<Step, std::pair<bool, bool>> saved_;  // a rank told that step k is saved; is not
   std::map<Step, std::map<int, std::uint64_t>> shares_;
   std::set<int> declined_, refused_;

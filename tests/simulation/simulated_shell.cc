@@ -11,7 +11,11 @@ using namespace run;
 
 void SimulatedRun::give(int r, const Event& event) {
   Rank& x = rank(r);
-  if (!x.alive || x.exited) return;
+  if (!x.alive) return;
+  if (x.exited) {
+    const bool nothing = x.core->on(event, steady(now_)).empty();
+    return promise(Promise::end_is_the_end, nothing, "an action after the end");
+  }
   x.heard.push_back(event);
   if (x.performing) return;  // on_save called back
   x.performing = true;
@@ -21,28 +25,45 @@ void SimulatedRun::give(int r, const Event& event) {
     ++counted.events;
     x.quiet = {};
     tell("event", r, static_cast<std::int64_t>(next.index()));
+    x.core->know(known_of(r));
     for (const Action& action : x.core->on(next, steady(now_))) {
       tell("  action", r, static_cast<std::int64_t>(action.index()));
+      ++x.acted;
       std::visit([&](const auto& what) { perform(r, what); }, action);
     }
   }
   x.performing = false;
   check_pressure(r);
+  if (x.doomed) find_loss(r);
+  if (r != 0 && x.in_call != Call::none) wait_enough(r);
+}
+
+Known SimulatedRun::known_of(int r) const {
+  const Rank& x = ranks_[static_cast<std::size_t>(r)];
+  if (r != 0 || !has(mirror)) return {.costs = x.costs};
+  return {.costs = x.costs, .going_home = going_home(false), .newer_going_home = going_home(true)};
+}
+
+// As SaveBook::going_home().
+Duration SimulatedRun::going_home(bool and_newer) const {
+  const bool no_news = home_ < 0 && going_home_ < 0;
+  if (no_news || store_.empty() || home_ >= store_.rbegin()->first) return {};
+  static_cast<void>(and_newer);  // counts while a mirror fails
+  const Duration took = ranks_[0].costs.home.value_or(Duration::zero());
+  const Duration left = std::max(steady(last_commit_) + took - steady(now_), Duration::zero());
+  return going_home_ >= 0 && going_home_ < store_.rbegin()->first ? left + took : left;
 }
 
 // The image.
-
-void SimulatedRun::perform(int r, const ReadResult& /*action*/) { rank(r).result_known = true; }
 
 void SimulatedRun::perform(int r, const Stage& action) {
   Rank& x = rank(r);
   promise(Promise::one_image, x.images.size() < (has(two_images) && r == 0 ? 2U : 1U),
           "one image of the state too many");
-  promise(Promise::result_is_read, x.result_known, "the state is copied before its late result is known");
   const bool by_device = action.copy == run::Copy::by_device;
   const std::uint64_t k = key(static_cast<std::uint64_t>(action.image)) + static_cast<std::uint64_t>(r);
   Image& image = x.images[action.image];
-  image = {.complete = !by_device, .copy = action.copy, .step = action.step, .content = x.live};
+  image = {.copy = action.copy, .step = action.step, .content = x.live};
   if (action.for_save) {
     x.open.emplace(action.image, action.step);
     if (r == 0) {
@@ -62,17 +83,17 @@ void SimulatedRun::perform(int r, const Stage& action) {
                   : by_device                     ? between(50, k, 0, 20)
                                                   : 0;
   if (action.for_save && r == 0 && ok) stalls_.push_back(took);
-  const bool part = action.for_save && world_ > 1 && has(parts);
-  after(took, [=, this] { give(r, Staged{.image = action.image, .ok = ok, .part = part}); });
-  if (!ok) image.complete = true;
-  if (!by_device || !ok) return;
-  const bool arrives = !(faulty() && happens(stage_fails, k + 1, 5));
-  after(took + between(58, k, 1, 3'000), [=, this] {
-    const auto arriving = rank(r).images.find(action.image);
-    if (arriving == rank(r).images.end()) return;
-    arriving->second.complete = true;
-    give(r, Arrived{action.image, arrives});
+  image.part = action.for_save && world_ > 1 && !x.alone;
+  image.copied = took;
+  const bool closed = action.copy == run::Copy::beside_step && happens(Fault::closed, k, 20);
+  if (closed) image.copy = run::Copy::whole;
+  x.staging = true;
+  after(took, [=, this, part = image.part] {
+    rank(r).staging = false;
+    rank(r).images[action.image].complete = true;
+    give(r, Staged{.image = action.image, .ok = ok, .part = part, .closed = closed});
   });
+  if (!ok && r == 0) ++x.failing;
 }
 
 // No save begins that cannot end before a deadline that somebody named to rank 0.
@@ -80,8 +101,8 @@ void SimulatedRun::check_allowed() {
   const Rank& x = leader();
   const bool by_itself = x.in_call == Call::finish && x.core->ended_by_itself();
   const bool asked = x.in_call == Call::save || x.in_call == Call::best || x.in_call == Call::evaluation_end;
-  if (write_times_.empty() || write_times_.size() > 19 || store_.empty() || by_itself || asked) return;
-  const Ms cost = *std::max_element(write_times_.begin(), write_times_.end());
+  if (measured_times_.empty() || measured_times_.size() > 19 || store_.empty() || by_itself || asked) return;
+  const Ms cost = *std::max_element(measured_times_.begin(), measured_times_.end());
   for (const Announced& end : x.ends) {
     if (!end.named || end.withdrawn <= now_ || end.at <= now_) continue;
     promise(Promise::named_end_forbids, now_ + cost <= end.at,
@@ -91,14 +112,17 @@ void SimulatedRun::check_allowed() {
 
 void SimulatedRun::perform(int r, const CloseCopy& action) {
   Rank& x = rank(r);
-  promise(Promise::result_is_read, x.result_known || x.in_call == Call::update,
-          "a copy ends before its late result is known");
   Image& image = x.images[action.image];
-  const bool intact = x.live == image.content;
+  const bool failed = faulty() && happens(close_fails, key(static_cast<std::uint64_t>(action.image)), 10);
+  const bool intact = x.live == image.content && !failed;
   // What the copy's thread found of memory that has changed.
   if (draw(51, key(static_cast<std::uint64_t>(action.image))) % 2 != 0) image.content = x.live;
   image.copy = run::Copy::whole;
-  after(0, [=, this] { give(r, CopyClosed{action.image, intact}); });
+  x.staging = true;
+  after(0, [=, this] {
+    rank(r).staging = false;
+    give(r, CopyClosed{action.image, intact, failed});
+  });
 }
 
 void SimulatedRun::perform(int r, const FreeImage& action) {
@@ -141,6 +165,9 @@ void SimulatedRun::perform(int r, const Write& action) {
     }
     return;
   }
+  if (image.part && ended_.count(action.round) > 0) {  // the others do not take part a second time
+    return after(1, [=, this] { write_ended(0, Outcome::failed); });
+  }
   const std::uint64_t k = key(static_cast<std::uint64_t>(action.save) + 77);
   Ms lasts = between(52, k, write_ms_ * 8 / 10, write_ms_);
   if (faulty() && happens(slow, k, 30)) lasts *= between(53, k, 2, 8);
@@ -149,6 +176,7 @@ void SimulatedRun::perform(int r, const Write& action) {
            .step = action.step,
            .round = action.round,
            .bad = faulty() && happens(fail, k, 25),
+           .measured = !(has(write_limit) && x.limited) && !(world_ > 1 && !x.alone && action.round < 0),
            .began = now_,
            .rest = lasts,
            .since = now_,
@@ -213,8 +241,14 @@ void SimulatedRun::commit(Step step) {
   ++counted.commits;
   last_commit_ = now_;
   write_times_.push_back(now_ - disk_.began);
+  if (disk_.measured) {
+    const Ms copied = leader().images[leader().write_image].copied;
+    leader().measured->committed(std::chrono::milliseconds(copied + now_ - disk_.began));
+    measured_times_.push_back(now_ - disk_.began);
+    measure(0);
+  }
   tell("commits step", 0, step);
-  if (has(mirror) && going_home_since_ < 0) go_home();
+  if (has(mirror) && going_home_ < 0) go_home();
 }
 
 RealStore::Image SimulatedRun::image_of(Step step) const {
@@ -247,12 +281,12 @@ void SimulatedRun::ask_the_store() {
 
 // The mirror copies the newest checkpoint, one at a time.
 void SimulatedRun::go_home() {
-  going_home_since_ = now_;
-  after(home_ms_, [this, step = store_.rbegin()->first] {
-    home_ = step;
-    going_home_since_ = -1;
-    give(0, CameHome{step, std::chrono::milliseconds(home_ms_)});
-    if (store_.rbegin()->first > step) go_home();
+  going_home_ = store_.rbegin()->first;
+  after(home_ms_, [this] {
+    home_ = std::exchange(going_home_, -1);
+    leader().measured->home_takes(std::chrono::milliseconds(home_ms_));
+    measure(0);
+    if (store_.rbegin()->first > home_) go_home();
   });
 }
 
@@ -262,6 +296,7 @@ void SimulatedRun::write_ended(int r, Outcome outcome) {
   x.writing = false;
   const Step step = x.write_step;
   if (outcome == Outcome::failed) ++x.failures[step];
+  x.failing = outcome == Outcome::failed ? x.failing + 1 : 0;
   const bool alone = r == 0 && world_ == 1 && x.step == step && x.whole_evaluation && x.core->evaluating();
   if (alone && outcome == Outcome::failed && !superseded_) {
     // The image of the evaluation stands in for the save that failed, if anybody asked for it.
@@ -294,6 +329,7 @@ void SimulatedRun::write_ended(int r, Outcome outcome) {
 }
 
 void SimulatedRun::perform(int r, const Decline& action) {
+  if (rank(r).alone) return;
   if (r != 0) {
     refused_.insert(action.round);
     return;
@@ -306,13 +342,37 @@ void SimulatedRun::perform(int r, const Decline& action) {
 }
 
 void SimulatedRun::perform(int r, const SendShare& action) {
-  promise(Promise::result_is_read, rank(r).result_known, "a share is sent before its late result is known");
   shares_[action.step][r] = rank(r).live;
-  if (++sent_[action.step] == world_ - 1) after(5, [=, this] { give(0, SharesHere{action.step}); });
+  ++sent_[{action.step, rank(r).boundary}];
 }
 
-void SimulatedRun::perform(int /*r*/, const CallForHelp& /*action*/) {
-  after(20, [this] { give(0, HelpCalled{}); });
+void SimulatedRun::perform(int r, const CallForHelp& /*action*/) { rank(r).calls = true; }
+
+// What a rank has of its own goes to rank 0.
+void SimulatedRun::tell_own(int r) {
+  const Rank& x = rank(r);
+  shares_[x.step][r] = x.kept == x.step ? x.truth[static_cast<std::size_t>(x.step)] : x.live;
+}
+
+void SimulatedRun::perform(int r, const SendOwn& /*action*/) { tell_own(r); }
+
+// Another thread of rank 0 looks about once a second in an evaluation.
+void SimulatedRun::look(int evaluation) {
+  Rank& x = leader();
+  if (!x.alive || x.exited || !x.core->evaluating() || x.evaluations != evaluation) return;
+  const bool called =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.calls; });
+  if (called) give(0, HelpCalled{});
+  const auto sent = sent_.find({x.step, x.boundary});
+  const auto kept = std::find_if(x.images.begin(), x.images.end(), [&](const auto& image) {
+    return image.second.step == x.step && image.second.complete && !image.second.part &&
+           image.second.copy == run::Copy::whole;
+  });
+  if (sent != sent_.end() && sent->second == world_ - 1 && kept != x.images.end() && !x.writing) {
+    after(between(63, key(static_cast<std::uint64_t>(now_)), 0, 30),
+          [this, here = SharesHere{x.step, kept->first}] { give(0, here); });
+  }
+  after(1'000, [this, evaluation] { look(evaluation); });
 }
 
 void SimulatedRun::perform(int r, const Settle& action) {
@@ -344,8 +404,16 @@ void SimulatedRun::perform(int r, const PostVote& action) {
   Rank& x = rank(r);
   if (world_ == 1) return after(0, [=, this] { give(r, VoteResult{action.vote}); });
   const int round = x.posted++;
+  const bool at_end = x.in_call == Call::finish;
+  Vote own = action.vote;
+  // Not all ranks see the volume, the others' saves have failed, or rank 0 has an image of the boundary.
+  const bool never = draw(61, 0) % 2 == 0;
+  own.alone = has(alone) && (never || static_cast<std::uint64_t>(round) > draw(61, key(1)) % 40);
+  if (r == 0 && at_end && x.core->holds_image()) own.alone = true;
+  x.voting = true;
+  x.calls = r != 0 && x.core->ends().pending();
   Vote& ballot = ballots_[round];
-  ballot = voters_[round]++ == 0 ? action.vote : merged(ballot, action.vote);
+  ballot = voters_[round]++ == 0 ? own : merged(ballot, own);
   if (voters_[round] < world_) return;
   promise(Promise::votes_at_one_step, ballot.lowest == ballot.highest, "ranks voted at different steps");
   const std::uint64_t k = key(static_cast<std::uint64_t>(round) + 5000);
@@ -357,7 +425,13 @@ void SimulatedRun::perform(int r, const PostVote& action) {
   for (int other = 0; other < world_; ++other) {
     const Ms delay = between(60, k + static_cast<std::uint64_t>(other), 1,
                              faulty() && happens(vote_late, k, 20) ? 6'000 : 6);
-    after(delay, [=, this] { give(other, VoteResult{ballot}); });
+    after(delay, [=, this] {
+      Rank& y = rank(other);
+      y.voting = false;
+      y.alone = ballot.alone;
+      if (other != 0 && at_end && ballot.torn < 0 && y.in_call == Call::finish) tell_own(other);
+      give(other, VoteResult{ballot});
+    });
   }
 }
 
@@ -366,18 +440,23 @@ void SimulatedRun::perform(int r, const Return& action) {
   promise(Promise::calls_return, x.in_call == action.call, "a call returned that nobody made");
   x.in_call = Call::none;
   x.pausing = x.pausing && action.call != Call::step;
+  const bool hands_over = r == 0 && x.core->hands_over();
+  if (hands_over)
+    promise(Promise::standby_gets_the_run, standby_seen_, "handed over, and no standby is ready");
   if (action.call == Call::evaluation_begin) {
     ++x.evaluations;
     x.asked_in_evaluation = false;
     x.whole_evaluation = x.live == x.truth[static_cast<std::size_t>(x.step)];
+    if (r == 0 && world_ > 1) {
+      after(between(62, key(static_cast<std::uint64_t>(x.evaluations)), 1, 1'000),
+            [this, evaluation = x.evaluations] { look(evaluation); });
+    }
   }
   if (action.call == Call::step) {
     auto& told = saved_[x.step];
     (action.saved ? told.first : told.second) = true;
     promise(Promise::ranks_tell_the_same, !(told.first && told.second) || broken_,
             "Decision::saved differs between ranks");
-    if (action.stop)
-      promise(Promise::result_is_read, x.result_known, "the loop ends before its late result is known");
   }
   const bool measured =
       action.call == Call::evaluation_end && x.best_measured && calm_ && told_ == 0 && world_ == 1;
@@ -410,15 +489,58 @@ void SimulatedRun::perform(int r, const LetMachineGo& action) {
 
 void SimulatedRun::perform(int /*r*/, const TellOutcome& action) {
   for (int other = 1; other < world_; ++other) {
-    after(5, [=, this] { give(other, OutcomeTold{action.code, action.durable}); });
+    after(5, [=, this] {
+      Rank& x = rank(other);
+      x.outcome = OutcomeTold{action.code, action.durable};
+      if (std::exchange(x.awaits_outcome, false)) give(other, *x.outcome);
+    });
   }
 }
 
+void SimulatedRun::perform(int r, const AwaitOutcome& /*action*/) {
+  Rank& x = rank(r);
+  x.awaits_outcome = !x.outcome;
+  if (x.outcome) after(0, [this, r] { give(r, *rank(r).outcome); });
+}
+
+// Of a rank that is lost there is no answer.
 void SimulatedRun::perform(int /*r*/, const AskOthers& /*action*/) {
   after(5, [this] {
     const bool told =
         std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& x) { return x.core->told_to_stop(); });
     give(0, OthersAnswered{told});
+  });
+}
+
+// A lost rank is found where the training thread waits for it.
+bool SimulatedRun::waits_for_a_vote(const Rank& x) const {
+  return x.voting && (x.in_call == Call::step || x.in_call == Call::finish);
+}
+
+void SimulatedRun::find_loss(int r) {
+  Rank& x = rank(r);
+  const bool waits = (waits_for_a_vote(x) && !x.staging) || x.awaits_outcome;
+  if (!x.alive || x.exited || !waits) return;
+  x.doomed = false;
+  x.awaits_outcome = false;
+  after(0, [this, r] { leave_in_error(r, 75); });
+}
+
+void SimulatedRun::leave_in_error(int r, int code) {
+  Rank& x = rank(r);
+  if (!x.alive || x.exited || x.lost) return;
+  x.lost = true;
+  const Duration within = r == 0 ? Duration::max() : Duration(std::chrono::seconds(10));
+  x.in_call = Call::finish;
+  give(r, RankLost{.code = code, .within = within});
+}
+
+// Others count a rank as lost that waits for its own disk for longer.
+void SimulatedRun::wait_enough(int r) {
+  const Rank& x = rank(r);
+  if (x.awaits_outcome || waits_for_a_vote(x)) return;
+  after(faulty() ? longest_wait_ : kLongestWait, [this, r, acted = x.acted] {
+    if (rank(r).acted == acted && !rank(r).exited) give(r, WaitedEnough{});
   });
 }
 
@@ -433,7 +555,7 @@ void SimulatedRun::check_pressure(int r) {
     gone = gone && end.withdrawn <= now_;
   }
   if (stands) promise(Promise::limit_is_lifted, !x.limited, "an end is near, and writes are limited");
-  if (!gone || world_ > 1 || stop_told_ || superseded_ || broken_ || x.core->leaving()) return;
+  if (!gone || world_ > 1 || stop_told_ || superseded_ || broken_ || x.lost || x.core->leaving()) return;
   promise(Promise::limit_is_restored, x.limited, "no end stands, and writes are not limited");
 }
 
@@ -459,7 +581,7 @@ void SimulatedRun::check_exit(int r, int code) {
   const bool told_an_end = told_ > 0 && !only_sleeps_;
   const auto failing = [this](Fault fault) { return has(fault); };
   if (code == 0) {
-    const bool right = newest >= x.step && (x.step >= last_ || has(evaluation_throws)) &&
+    const bool right = newest >= x.step && (x.step >= last_ || torn_called_ || has(evaluation_throws)) &&
                        !(superseded_ && last_commit_ < began_);
     promise(Promise::code_0_is_complete, right, "exit code 0, and the run is not complete and durable");
   }
@@ -470,7 +592,7 @@ void SimulatedRun::check_exit(int r, int code) {
   if (code == 76)
     promise(Promise::code_76_has_a_newer_attempt, superseded_, "exit code 76 without a newer attempt");
   if (code == 70)
-    promise(Promise::code_70_is_a_defect, torn_called_ || has(evaluation_throws),
+    promise(Promise::code_70_is_a_defect, torn_called_ || no_step_ || has(evaluation_throws),
             "exit code 70, and the program did all right");
   if (r != 0) return;
   if (calm_ && stop_ends_by_ >= 0 && told_ == 1) {
@@ -479,8 +601,13 @@ void SimulatedRun::check_exit(int r, int code) {
   if (calm_ && handed_over_by_ < kFar && told_ == 1 && standby_ < kFar) {
     promise(Promise::standby_gets_the_run, now_ <= handed_over_by_, "a standby was ready, and waited");
   }
+  if (gave_up_ && !x.lost && code == 75) {
+    promise(Promise::giving_up_is_a_failure, newest >= x.step || x.failing == 0,
+            "the run gave up because no save succeeds, and ends with 75");
+  }
   if (code == 74) {
-    const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails);
+    const bool disk = failing(fail) || failing(hang) || failing(slow) || failing(stage_fails) ||
+                      longest_wait_ < kLongestWait;
     const bool tried = x.failures[x.step] >= 1;
     promise(Promise::code_74_had_a_failure, disk || (told_an_end && newest < 0),
             "exit code 74, and no disk failed");
@@ -530,10 +657,11 @@ void SimulatedRun::check_exit(int r, int code) {
 
 // Somebody named an end within that time, to any rank. Rank 0 may hear a minute later that it is withdrawn.
 bool SimulatedRun::named_end_within(Ms within) const {
+  const Ms later = 60'000 + (has(evaluations) && has(long_step) ? 400'000 : 0);
   for (const Rank& x : ranks_) {
     for (const Announced& end : x.ends) {
       const bool stands =
-          policy_ == OnNotice::exit || has(standby) || has(callback) || now_ < end.withdrawn + 60'000;
+          policy_ == OnNotice::exit || has(standby) || has(callback) || now_ < end.withdrawn + later;
       if (end.named && stands && end.at - now_ < within) return true;
     }
   }

@@ -48,7 +48,7 @@ void RunCore::poll() {
       case Wait::image: {
         // A save that waits for the writer is recalled only for one that follows.
         const bool to_keep = keeping_ != Keep::nothing;
-        if (!to_keep && wish_.last && leads() && !covered() && last_save_too_late() &&
+        if (!to_keep && wish_.last && leads() && last_save_too_late() &&
             !planted(Planted::asks_no_second_time_after_a_wait)) {
           wait_ = Wait::none;
           decide();
@@ -152,7 +152,6 @@ void RunCore::handle(const StepDone& event) {
   }
   reach(event.step);
   stop_returned_ = saved_here_ = false;
-  costs_.stepped(event.took);
   if (votes_.pending) {  // all ranks voted at an earlier boundary
     wait_ = Wait::vote;
   } else {
@@ -165,7 +164,6 @@ void RunCore::reach(Step step) {
   if (step <= step_) return;
   let_image_go();
   memory_ = Memory::boundary;
-  result_missing_ = options_.late_results;
   step_ = step;
   boundary_ = now_;
 }
@@ -182,7 +180,6 @@ void RunCore::handle(const BeforeUpdate& event) {
 // The call of the training thread is over.
 void RunCore::give_back() {
   if (call_ == Call::step && keep_boundary()) return;
-  if (call_ == Call::step && stop_returned_) settle_result();
   const Call call = std::exchange(call_, Call::none);
   const bool stop = call == Call::tick ? leaving_ : stop_returned_;
   emit(Return{call, stop, saved_here_, newest_step_ == step_ && newest_stands_ ? newest_id_ : 0});
@@ -205,7 +202,6 @@ bool RunCore::keep_boundary() {
   const Keep keep = std::exchange(keep_, Keep::nothing);
   if (keep == Keep::nothing || !leads() || options_.needs_others || image_.held || safe()) return false;
   keeping_ = keep;
-  settle_result();
   if (!close_copy()) image_to_keep();
   return true;
 }
@@ -213,7 +209,7 @@ bool RunCore::keep_boundary() {
 // What other threads bring.
 
 void RunCore::handle(const WaitedEnough& /*event*/) {
-  waited_enough_ = wait_ == Wait::image || (wait_ == Wait::writer && end_.code);
+  waited_enough_ = wait_ == Wait::image || wait_ == Wait::writer;
 }
 
 void RunCore::handle(const StandbyReady& event) {
@@ -252,16 +248,9 @@ void RunCore::handle(const MachineWoke& /*event*/) {
 void RunCore::handle(const Superseded& /*event*/) {
   superseded_ = true;
   if (planted(Planted::ignores_a_newer_attempt)) return;
-  if (open_ && (open_->state == Save::waiting || open_->state == Save::arriving)) settle(Outcome::superseded);
+  if (open_ && open_->state == Save::waiting) settle(Outcome::superseded);
 }
 
 void RunCore::handle(const TimeReached& /*event*/) { commit_from_evaluation(); }
-
-void RunCore::handle(const CameHome& event) {
-  costs_.came_home(event.took);
-  // The mirror takes the newest durable checkpoint next.
-  going_home_ = durable_ > event.step ? durable_ : -1;
-  going_home_since_ = now_;
-}
 
 }}}  // namespace holdfast::v0_2::run

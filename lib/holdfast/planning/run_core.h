@@ -10,8 +10,6 @@
 // std::bad_alloc; UsageError for invalid triggers. Threads: a value; the shell has one lock for it.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -32,8 +30,6 @@ struct RunOptions {
   OnNotice on_notice = OnNotice::train_on;  // about ends of other ranks' machines; NoticeHeard has its own
   Duration look = std::chrono::milliseconds(100);  // a pause plans this often
   bool on_device = false;                          // the state's device copies by itself
-  bool mirrored = false;                           // checkpoints go home (CameHome)
-  bool late_results = false;                       // a step's loss may be unknown when it is done
   bool second_image = false;     // a whole save is copied while another one is being written
   bool needs_others = false;     // other ranks hold parts of the state: rank 0 keeps no image of it
   Step resumed = 0;              // the step at which this attempt began
@@ -42,42 +38,25 @@ struct RunOptions {
   SteadyTime started{};
 };
 
-// What the shell has measured, if it measures by itself.
+// What the shell has measured.
 struct Known {
-  Costs costs;                   // agreement: of the ranks, beside a step
-  Duration going_home{};         // until all that is durable is home
-  Duration newer_going_home{};   // until the mirror is free for a newer save
-  std::optional<SaveCost> save;  // of the newest saves
-};
-
-// The 95th percentiles of CostModel, as a value. Asks for them only after a new measurement.
-class MeasuredCosts {
- public:
-  void committed(Duration took);
-  void stepped(Duration took);
-  void came_home(Duration took);
-  Costs costs() const;
-
- private:
-  std::array<Duration, CostModel::kCommits> commits_{};
-  std::array<Duration, CostModel::kSteps> steps_{};
-  std::size_t commit_count_ = 0, step_count_ = 0;
-  std::optional<Duration> home_;
-  mutable std::optional<Costs> known_;  // of all measurements so far
+  Costs costs;                  // agreement: of the ranks, beside a step
+  Duration going_home{};        // until all that is durable is home
+  Duration newer_going_home{};  // until the mirror is free for a newer save
 };
 
 class RunCore {
  public:
   explicit RunCore(RunOptions options);
   Actions on(const Event& event, SteadyTime now);
-  // Before an event: counts instead of what the core measures by the events.
+  // Before an event.
   void know(const Known& known) { known_ = known; }
   SavePolicy& schedule() { return schedule_; }
   const SavePolicy& schedule() const { return schedule_; }
   const RunEnds& ends() const { return ends_; }
 
   Step durable() const { return durable_; }
-  Costs costs() const { return known_ ? known_->costs : costs_.costs(); }
+  const Costs& costs() const { return known_.costs; }
   bool leaving() const { return leaving_; }
   // There is something that the training thread must look at.
   bool pending() const { return ends_.pending() || wanted_ || must_stop(); }
@@ -87,7 +66,7 @@ class RunCore {
   // This boundary is durable or its save is open; it is durable.
   bool is_covered() const { return covered(); }
   bool is_safe() const { return safe(); }
-  bool holds_image() const { return image_.held && image_.state == Image::whole && image_.step == step_; }
+  bool holds_image() const { return image_.held; }
   bool writes_limited() const { return limited_; }
   bool over() const { return over_; }
   // When a wait has to end that began then.
@@ -104,23 +83,23 @@ class RunCore {
   enum class Memory : std::uint8_t { boundary, updating, disturbed };
   enum class Writer : std::uint8_t { idle, writing, tidying };
   struct Image {
-    // arriving: a device still copies. beside_step: before_update() will close the copy.
-    enum State : std::uint8_t { free, copying, beside_step, arriving, whole } state = free;
+    // beside_step: before_update() will close the copy.
+    enum State : std::uint8_t { free, copying, beside_step, whole } state = free;
     int id = 0;
     Step step = -1;
-    bool held = false;  // by an evaluation, or for a second try of the last save
+    // By an evaluation, or for a second try of the last save: it is whole, and of the newest boundary.
+    bool held = false;
     bool kept = false;  // held by after_step(): no evaluation lets it go
     bool part = false;  // only this rank's share of the state
   };
   struct Save {
-    // arriving, waiting: submitted to the writer. writing: it is the writer's.
+    // waiting: submitted to the writer. writing: it is the writer's.
     // shelved: not before the evaluation is over, or an end is announced in it.
-    enum State : std::uint8_t { staging, beside_step, shelved, arriving, waiting, writing } state = staging;
+    enum State : std::uint8_t { staging, beside_step, shelved, waiting, writing } state = staging;
     int id = 0;
     Step step = 0;
     bool asked = false;  // by the program or a notice: not recalled while there is time for both
     SteadyTime since{};  // staging began; from `writing` on, writing began
-    Duration staged{};   // how long the copy took
     int round = -1;      // the vote that agreed on it; −1: none
   };
   // A whole save that is being written, if the next one may be copied meanwhile.
@@ -186,7 +165,6 @@ class RunCore {
   void handle(const MachineWoke& event);
   void handle(const Superseded& event);
   void handle(const TimeReached& event);
-  void handle(const CameHome& event);
   void reach(Step step);
   void give_back();
   bool keep_boundary();
@@ -229,13 +207,11 @@ class RunCore {
   void handle(const SaveCalled& event);
   void handle(const BestMeasured& event);
   void handle(const Staged& event);
-  void handle(const Arrived& event);
   void handle(const CopyClosed& event);
   void handle(const SaveEnded& event);
   void handle(const WriterIdle& event);
   bool covered() const;
   bool safe() const;
-  void settle_result();
   void save_now();
   void begin(const Wish& wish);
   void image_is_free();
@@ -275,8 +251,7 @@ class RunCore {
   void leave_with(int code, Ending how = Ending::told);
 
   RunOptions options_;
-  MeasuredCosts costs_;
-  std::optional<Known> known_;
+  Known known_;
   RunEnds ends_;
   SavePolicy schedule_;
 
@@ -287,10 +262,7 @@ class RunCore {
   Step step_ = 0;
   SteadyTime boundary_{};          // when step_ was reached
   bool update_announced_ = false;  // before_update() was called for the step that ended
-  bool result_missing_ = false;
   Step durable_ = -1;
-  Step going_home_ = -1;  // the mirror copies this step since then; −1: none
-  SteadyTime going_home_since_{};
 
   Image image_;
   std::optional<Save> open_;           // of image_, so at most one save is open …

@@ -17,7 +17,6 @@ int number(ExitCode code) { return static_cast<int>(code); }
 void RunCore::handle(const EvaluationBegun& event) {
   reach(event.step);
   call_ = Call::evaluation_begin;
-  settle_result();
   stop_returned_ = saved_here_ = false;
   evaluation_.runs = true;
   evaluation_.unfinished = evaluation_.best_wanted = evaluation_.help_called = false;
@@ -26,9 +25,8 @@ void RunCore::handle(const EvaluationBegun& event) {
   // No image can be made of disturbed memory, and a durable step needs none. A save that is open may fail.
   const bool needless =
       image_.held || memory_ != Memory::boundary || options_.needs_others || (leads() && safe());
-  const bool never_again = planted(Planted::tries_no_more_in_an_evaluation) && leads() && covered();
   if (!leads() && !needless) emit(SendShare{step_});
-  if (needless || never_again || !leads()) {
+  if (needless || !leads() || (planted(Planted::tries_no_more_in_an_evaluation) && covered())) {
     commit_from_evaluation();
     return give_back();
   }
@@ -38,7 +36,7 @@ void RunCore::handle(const EvaluationBegun& event) {
 
 void RunCore::image_to_keep() {
   bring_back();
-  if (image_.state != Image::free && image_.state != Image::beside_step && image_.step == step_) {
+  if (image_.state != Image::free && image_.step == step_) {
     return image_.part ? end_keeping() : image_is_kept();
   }
   if (image_.state != Image::free) {
@@ -54,7 +52,7 @@ void RunCore::image_to_keep() {
 
 void RunCore::image_is_kept() {
   image_.held = true;
-  image_.kept = image_.kept || keeping_ != Keep::evaluation;
+  image_.kept = keeping_ != Keep::evaluation;
   keeping_ = Keep::nothing;
   commit_from_evaluation();
   give_back();
@@ -75,9 +73,8 @@ void RunCore::commit_from_evaluation() {
     return;
   }
   if (!(ends_.pending() || evaluation_.help_wanted || wanted_ || must_stop())) return;
-  const bool whole = image_.held && image_.state == Image::whole && image_.step == step_;
   const bool shelved = open_ && open_->state == Save::shelved;
-  if (!whole || (open_ && !shelved) || covered()) return;
+  if (!image_.held || (open_ && !shelved) || covered()) return;
   if (!alone() && evaluation_.shares_of != step_) return;  // a rank's own state is missing
   const bool superseded = superseded_ && !planted(Planted::ignores_a_newer_attempt);
   if (superseded || now_ < evaluation_.retry || !commit_fits()) return;
@@ -133,7 +130,7 @@ void RunCore::handle(const HelpCalled& /*event*/) {
 }
 
 void RunCore::handle(const SharesHere& event) {
-  if (event.image != 0 && event.image != image_.id) return;  // of an earlier evaluation at this step
+  if (event.image != image_.id) return;  // of an earlier evaluation at this step
   evaluation_.shares_of = std::max(evaluation_.shares_of, event.step);
   commit_from_evaluation();
 }
@@ -154,7 +151,6 @@ bool RunCore::memory_is_torn() const {
 void RunCore::handle(const FinishCalled& event) {
   reach(event.step);
   call_ = Call::finish;
-  settle_result();
   if (event.stale || (!alone() && !image_.kept)) let_image_go();
   end_.interrupted = should_stop();
   end_.by_itself = !end_.interrupted;
@@ -199,7 +195,7 @@ void RunCore::writer_rests() {
 void RunCore::judge() {
   // A stop that only another rank has heard since the last vote may be why the last save failed.
   const bool told_here = end_.interrupted || must_stop();
-  const bool in_doubt = !alone() && !told_here && !superseded_ && !safe() && end_.in_time;
+  const bool in_doubt = !alone() && !told_here && !safe();
   if (in_doubt && !std::exchange(end_.asked, true)) {
     wait_ = Wait::answer;
     return emit(AskOthers{});
@@ -227,7 +223,6 @@ void RunCore::judge() {
 }
 
 void RunCore::handle(const OthersAnswered& event) {
-  if (wait_ != Wait::answer) return;
   wait_ = Wait::none;
   end_.others_told = event.told;
   judge();

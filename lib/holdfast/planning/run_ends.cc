@@ -86,7 +86,6 @@ void RunEnds::add(const End& end) {
   try {
     own_.push_back(end);
   } catch (const std::bad_alloc&) {
-    if (own_.empty()) throw;
     own_.front().at = own_.front().dismissed ? end.at : std::min(own_.front().at, end.at);
     own_.front().dismissed = false;
   }
@@ -129,7 +128,6 @@ void RunEnds::hear_others(const EndsLeft& left, SteadyTime posted, SteadyTime no
 }
 
 void RunEnds::hear_stop(SteadyTime now) {
-  if (stop_requested()) return;
   dismiss(now);
   others_stop_ = {.told = true, .seen = now};
 }
@@ -189,7 +187,7 @@ SteadyTime RunEnds::earliest(const Which& which) const {
   if (which.sleeps != Sleeps::alone) consider_at(which.named ? own_stop_.named : own_stop_.at);
   for (const End& end : own_) consider(end);
   if (which.own_only) return first;
-  if (which.named && which.sleeps != Sleeps::alone && (stopped == kNever || others_named_ > stopped)) {
+  if (which.named && (stopped == kNever || others_named_ > stopped)) {
     consider_at(others_named_);
   }
   if (others_end_) consider(*others_end_);

@@ -54,7 +54,6 @@ struct BeforeUpdate {
 };
 struct StepDone {
   Step step = 0;
-  Duration took{};            // the longest step since the last event of this kind
   bool announced = false;     // before_update() was called for its update
   Keep keep = Keep::nothing;  // the program may change the state after this call: keeps an image of it
 };
@@ -91,7 +90,7 @@ struct StandbyReady {  // a standby waits to go on with the run: at an announced
 struct HelpCalled {};  // rank 0: a rank in an evaluation has news
 struct SharesHere {
   Step step = 0;
-  int image = 0;  // that has them; 0: the kept one
+  int image = 0;  // that has them
 };                // rank 0: every rank sent its own state of that boundary
 struct OutcomeTold {
   int code = 0;
@@ -101,10 +100,6 @@ struct OthersAnswered {
   bool told = false;
 };                      // to AskOthers: one of them was told to stop
 struct TimeReached {};  // WakeAt's time
-struct CameHome {
-  Step step = 0;
-  Duration took{};
-};  // the mirror brought that checkpoint home
 // Answers to actions.
 struct Staged {
   int image = 0;
@@ -112,10 +107,6 @@ struct Staged {
   bool part = false;    // it holds only this rank's share of the state
   bool closed = false;  // a copy beside the step turned out to need no CloseCopy
 };                      // to Stage; a device may still copy
-struct Arrived {
-  int image = 0;
-  bool ok = true;
-};  // a device's copy is complete
 struct CopyClosed {
   int image = 0;
   bool intact = true;
@@ -132,8 +123,8 @@ struct VoteResult {
 using Event =
     std::variant<WaitedEnough, NoticeAnswered, StandbyReady, BeforeUpdate, StepDone, SaveCalled, BestMeasured,
                  EvaluationBegun, Ticked, EvaluationEnded, FinishCalled, NoticeHeard, MachineWoke, Superseded,
-                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, CameHome, Staged, Arrived,
-                 CopyClosed, SaveEnded, WriterIdle, VoteResult, OthersAnswered>;
+                 RankLost, HelpCalled, SharesHere, OutcomeTold, TimeReached, Staged, CopyClosed, SaveEnded,
+                 WriterIdle, VoteResult, OthersAnswered>;
 
 // How the state is copied: at once; beside the next step, up to its update; by the device, while the run goes
 // on.
@@ -155,7 +146,6 @@ enum class Remark : std::uint8_t {
 };
 
 // Actions, performed in this order.
-struct ReadResult {};  // waits for the late result of the newest step
 struct Stage {
   int image = 0;
   Step step = 0;
@@ -235,9 +225,9 @@ struct Say {
   Remark what{};
   Step step = 0;
 };
-using Action = std::variant<SendOwn, AwaitOutcome, ReadResult, Stage, CloseCopy, FreeImage, Write, Decline,
-                            SendShare, CallForHelp, Settle, LimitWrites, PostVote, Return, Quiet, WakeAt,
-                            LetMachineGo, TellOutcome, Exit, Say, AskOthers>;
+using Action = std::variant<SendOwn, AwaitOutcome, Stage, CloseCopy, FreeImage, Write, Decline, SendShare,
+                            CallForHelp, Settle, LimitWrites, PostVote, Return, Quiet, WakeAt, LetMachineGo,
+                            TellOutcome, Exit, Say, AskOthers>;
 // Never allocates, so that an event is not lost without memory.
 class Actions {
  public:

@@ -15,41 +15,7 @@ constexpr Duration kWaitForEvaluation = std::chrono::seconds(30);
 // Ranks agree within this beside the step that a decision costs.
 constexpr Duration kAgreement = std::chrono::milliseconds(100);
 
-// The nearest-rank 95th percentile.
-template <std::size_t N>
-Duration percentile_95_of(std::array<Duration, N> values, std::size_t count) {
-  const auto found = values.begin() + static_cast<std::ptrdiff_t>((count * 95 + 99) / 100 - 1);
-  std::nth_element(values.begin(), found, values.begin() + static_cast<std::ptrdiff_t>(count));
-  return *found;
-}
-
 }  // namespace
-
-void MeasuredCosts::committed(Duration took) {
-  commits_[commit_count_++ % commits_.size()] = took;
-  known_.reset();
-}
-
-void MeasuredCosts::stepped(Duration took) {
-  steps_[step_count_++ % steps_.size()] = took;
-  known_.reset();
-}
-
-void MeasuredCosts::came_home(Duration took) {
-  home_ = took;
-  known_.reset();
-}
-
-Costs MeasuredCosts::costs() const {
-  if (known_) return *known_;
-  Costs costs{.home = home_};
-  const std::size_t commits = std::min(commit_count_, commits_.size());
-  if (commits > 0) costs.commit = percentile_95_of(commits_, commits);
-  const std::size_t steps = std::min(step_count_, steps_.size());
-  if (steps > 0) costs.step = percentile_95_of(steps_, steps);
-  known_ = costs;
-  return costs;
-}
 
 bool RunCore::must_stop() const {
   return leaving_ || ends_.stop_requested() || (superseded_ && !planted(Planted::ignores_a_newer_attempt));
@@ -97,21 +63,14 @@ Costs RunCore::costs_of_a_decision() const {
 }
 
 std::optional<Duration> RunCore::writing_for() const {
-  if (writer_ != Writer::writing || !(open_ || in_flight_)) return std::nullopt;
+  if (writer_ != Writer::writing) return std::nullopt;
   return now_ - (in_flight_ ? in_flight_->save : *open_).since;
 }
 
 Standing RunCore::standing() const {
   Standing at{
       .covered = covered(), .insured = insurance_.save > 0 && insurance_.counts, .writing = writing_for()};
-  if (known_) {
-    at.going_home = at.covered && !at.writing ? known_->going_home : known_->newer_going_home;
-    return at;
-  }
-  const auto took = costs_.costs().home;
-  if (!took || going_home_ < 0) return at;
-  at.going_home = time_until(going_home_since_ + *took, now_);
-  if (going_home_ < durable_) at.going_home += *took;  // an older one goes first
+  at.going_home = at.covered && !at.writing ? known_.going_home : known_.newer_going_home;
   return at;
 }
 
@@ -132,7 +91,7 @@ bool RunCore::last_save_too_late() const {
 Plan RunCore::decide() {
   const Plan plan = plan_now();
   if (plan.too_late && !std::exchange(told_late_, true)) say(Remark::too_late);
-  if (plan.not_home && options_.mirrored && !std::exchange(told_not_home_, true)) say(Remark::not_home);
+  if (plan.not_home && !std::exchange(told_not_home_, true)) say(Remark::not_home);
   return plan;
 }
 
@@ -157,8 +116,7 @@ Plan RunCore::plan_now() {
   const Plan plan =
       plan_for_deadline(now_, {.at = end->at, .hibernates = end->hibernates, .guessed = guessed},
                         costs_of_a_decision(), at, policy_of(*end));
-  if (plan.move == Move::go_on)
-    return {.move = Move::wait};  // only with a planted bug: drop_outlived() comes first
+  if (planted(Planted::never_outlives_an_end) && plan.move == Move::go_on) return {.move = Move::wait};
   return commit_fits() ? plan : without_commit(plan, at, policy_of(*end));
 }
 

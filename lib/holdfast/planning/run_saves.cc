@@ -22,13 +22,7 @@ bool RunCore::covered() const {
 
 bool RunCore::safe() const {
   const bool open = in_flight_ && in_flight_->save.id == newest_id_;
-  return covered() && !((open_ || open) && newest_step_ == step_);
-}
-
-// Whatever looks at the state, or ends the loop, first waits for a result that is still missing.
-void RunCore::settle_result() {
-  if (std::exchange(result_missing_, false) && !planted(Planted::saves_without_the_late_result))
-    emit(ReadResult{});
+  return covered() && !open_ && !open;
 }
 
 void RunCore::handle(const SaveCalled& event) {
@@ -39,13 +33,7 @@ void RunCore::handle(const SaveCalled& event) {
     wanted_ = true;
     return give_back();
   }
-  if (image_.state == Image::beside_step) {
-    if (!evaluation_.runs && memory_ == Memory::boundary) {
-      close_copy();
-      return;
-    }
-    drop_copy();
-  }
+  if (close_copy()) return;
   save_now();
 }
 
@@ -89,18 +77,15 @@ void RunCore::begin(const Wish& wish) {
     return proceed();
   }
   if (image_.state == Image::free || planted(Planted::writes_two_at_once)) return image_is_free();
-  if (image_.held && image_.state == Image::whole && image_.step == step_) {
-    if (open_ && open_->state == Save::shelved) {
-      saved_here_ = true;
-      submit();
-    } else if (!open_) {  // else it is being written from already
+  if (image_.held) {
+    if (!open_) {  // else it is shelved
       open_ = Save{.id = ++ids_, .step = step_, .asked = wish.asked, .since = now_, .round = votes_.round};
-      saved_here_ = true;
       wanted_ = false;
       retry_last_ = now_ + kLastSaveAgain;
       schedule_.saved(boundary_, step_);
-      submit();
     }
+    saved_here_ = true;
+    submit();
     return proceed();
   }
   if (wish.blocking) {
@@ -113,14 +98,6 @@ void RunCore::begin(const Wish& wish) {
 }
 
 void RunCore::image_is_free() {
-  // The wait for the image may have used up the time.
-  const bool bound = must_stop() || !end_.by_itself;
-  if (wish_.last && leads() && bound && !planted(Planted::asks_no_second_time_after_a_wait) &&
-      decide().too_late) {
-    decline();
-    return proceed();
-  }
-  settle_result();
   if (!planted(Planted::repeats_a_failed_last_save_at_once)) retry_last_ = now_ + kLastSaveAgain;
   const int id = ++ids_;
   image_ = {.state = Image::copying, .id = id, .step = step_};
@@ -130,7 +107,6 @@ void RunCore::image_is_free() {
 }
 
 void RunCore::handle(const Staged& event) {
-  if (wait_ != Wait::staged || event.image != image_.id) return;
   wait_ = Wait::none;
   if (!event.ok) {
     failing_ = failing_ || keeping_ == Keep::nothing || keeping_ == Keep::evaluation;
@@ -159,8 +135,6 @@ void RunCore::handle(const Staged& event) {
     image_.state = Image::beside_step;
     open_->state = Save::beside_step;
   } else {
-    const bool arrives = wish_.copy == Copy::by_device && !planted(Planted::writes_before_the_arrival);
-    image_.state = arrives ? Image::arriving : Image::whole;
     submit();
   }
   proceed();
@@ -168,13 +142,12 @@ void RunCore::handle(const Staged& event) {
 
 void RunCore::submit() {
   Save& save = *open_;
-  if (image_.state != Image::arriving) image_.state = Image::whole;
+  image_.state = Image::whole;
   newest_id_ = save.id;
   newest_step_ = save.step;
   newest_stands_ = true;
   insured_by(save.id);
-  save.staged = now_ - save.since;
-  save.state = image_.state == Image::arriving ? Save::arriving : Save::waiting;
+  save.state = Save::waiting;
   if (superseded_ && !planted(Planted::ignores_a_newer_attempt)) return settle(Outcome::superseded);
   if (planted(Planted::acknowledges_before_durable)) emit(Settle{save.id, save.step, Outcome::durable});
   hand_over();
@@ -203,22 +176,6 @@ void RunCore::bring_back() {
   in_flight_.reset();
 }
 
-// A device owns the image until its copy has arrived, whatever became of the save.
-void RunCore::handle(const Arrived& event) {
-  if (image_.state != Image::arriving || event.image != image_.id) return;
-  image_.state = Image::whole;
-  if (!event.ok) image_.held = false;
-  if (open_ && open_->state == Save::arriving) {
-    open_->state = Save::waiting;
-    if (event.ok) return hand_over();
-    failing_ = true;
-    settle(Outcome::failed);
-  } else if (!image_.held) {
-    release_image();
-  }
-  commit_from_evaluation();
-}
-
 // The others need not wait for a save, or for this rank's share of it, that does not come.
 void RunCore::decline() {
   if (!alone()) emit(Decline{votes_.round});
@@ -243,13 +200,7 @@ void RunCore::settled(const Save& save, Outcome outcome) {
   if (newest_id_ == save.id) newest_stands_ = durable;
   if (insurance_.save == save.id) insurance_.counts = durable;
   if (answer_.save == save.id) answer_.counts = durable;
-  if (durable && save.step > durable_) {
-    durable_ = save.step;
-    if (options_.mirrored && going_home_ < 0) {
-      going_home_ = durable_;
-      going_home_since_ = now_;
-    }
-  }
+  if (durable) durable_ = std::max(durable_, save.step);
 }
 
 // The last save is tried once more from the same image, because the others' shares are of that one.
@@ -261,24 +212,20 @@ bool RunCore::tried_again(const Save& save, const Image& image, Outcome outcome)
 void RunCore::release_image() {
   image_.held = false;
   if (image_.state == Image::free) return;
-  if (image_.state == Image::arriving && !planted(Planted::frees_an_image_that_arrives))
-    return;  // Arrived frees it
   emit(FreeImage{image_.id});
   image_ = {};
 }
 
 void RunCore::handle(const SaveEnded& event) {
-  const bool beside = in_flight_ && in_flight_->save.id == event.save;
-  if (!beside && (!open_ || event.save != open_->id || open_->state != Save::writing)) return;
+  if (writer_ != Writer::writing) return;
+  const bool beside = in_flight_.has_value();
   const Save save = beside ? in_flight_->save : *open_;
   if (event.outcome == Outcome::durable) {
     const Duration write = now_ - save.since;
-    costs_.committed(save.staged + write);
     failing_ = false;
     ++commits_;
     if (!planted(Planted::never_learns_an_interval)) {
-      const SaveCost own{.stall = blocked_ / commits_, .write = write};
-      schedule_.measured(known_ && known_->save ? *known_->save : own);
+      schedule_.measured({.stall = blocked_ / commits_, .write = write});
     }
   } else if (event.outcome != Outcome::overtaken) {
     failing_ = true;
@@ -311,8 +258,7 @@ void RunCore::handle(const WriterIdle& /*event*/) {
 // stays if there is time for both. A share stays, because the others wait for it.
 void RunCore::recall() {
   if (!leads()) return;
-  const bool waits = open_ && (open_->state == Save::waiting || open_->state == Save::arriving);
-  if (!waits || open_->step == step_) return;
+  if (!open_ || open_->state != Save::waiting) return;
   if (open_->asked && ends_.earliest({}) == kNever) return;
   if (planted(Planted::recalls_without_settling)) {
     open_.reset();
@@ -324,7 +270,6 @@ void RunCore::recall() {
 // True: a copy beside the step was open, and the call goes on with CopyClosed.
 bool RunCore::close_copy() {
   if (image_.state != Image::beside_step) return false;
-  settle_result();
   emit(CloseCopy{image_.id});
   wait_ = Wait::closed;
   return true;
@@ -339,7 +284,6 @@ void RunCore::drop_copy() {
 }
 
 void RunCore::handle(const CopyClosed& event) {
-  if (wait_ != Wait::closed || event.image != image_.id) return;
   wait_ = Wait::none;
   if (event.intact && keeping_ == Keep::evaluation) {
     open_->state = Save::shelved;
@@ -379,7 +323,6 @@ void RunCore::proceed() {
       }
       break;
     case Call::finish:
-      if (open_ && open_->state == Save::shelved) settle(Outcome::overtaken);
       wait_since_ = now_;
       wait_ = leads() ? Wait::writer : Wait::outcome;
       if (!leads()) emit(AwaitOutcome{});

@@ -92,7 +92,7 @@ void RunCore::vote_as_rank_0(Vote& vote, bool at_end) {
   };
   const Costs known = costs();
   vote.durable = durable_;
-  if (known.commit && durable_ >= 0) {
+  if (known.commit) {
     const bool step_follows = !at_end || planted(Planted::counts_a_step_after_the_end);
     vote.needs = *known.commit +
                  (!alone() && step_follows ? known.step + known.agreement + kAgreed : Duration::zero());
@@ -113,9 +113,7 @@ void RunCore::vote_as_rank_0(Vote& vote, bool at_end) {
   ask(vote.busy, image_.state != Image::free || no_room || (failing_ && in_flight_));
 }
 
-void RunCore::handle(const VoteResult& event) {
-  if (votes_.pending) votes_.result = event.all;
-}
+void RunCore::handle(const VoteResult& event) { votes_.result = event.all; }
 
 void RunCore::learn(const Vote& all) {
   votes_.agreed = all;
@@ -187,19 +185,15 @@ void RunCore::stop_together() {
 // All ranks pause together and vote continuously, so news on any rank ends the pause for all.
 void RunCore::pause_together(bool saves) {
   if (!std::exchange(paused_, true)) say(Remark::pausing);
-  const bool so =
-      (votes_.agreed.durable >= step_ && !open_ && !in_flight_) || planted(Planted::approves_before_durable);
+  const bool so = (votes_.agreed.durable >= step_ && !open_) || planted(Planted::approves_before_durable);
   if (so != approved_) {
     approved_ = so;
     emit(LetMachineGo{so});
   }
-  if (!saves || votes_.agreed.durable >= step_) {
-    if (saves && leads()) decline();
-    return proceed();
-  }
+  if (!saves) return proceed();
   saved_here_ = !alone();
   // Another rank may have asked for a save that has just failed.
-  if (leads() && (decide().move != Move::last_commit || covered() || now_ < retry_last_)) {
+  if (leads() && (decide().move != Move::last_commit || now_ < retry_last_)) {
     decline();
     return proceed();
   }
@@ -218,7 +212,7 @@ void RunCore::save_together() {
   const Plan plan = leads() ? decide() : Plan{};
   // With several ranks the vote was cast a step ago. What was possible then may be forbidden now.
   const bool forbidden = plan.too_late || (!plan.room && plan.move != Move::commit);
-  const bool refused = forbidden && !alone() && !planted(Planted::begins_an_agreed_save_in_any_case);
+  const bool refused = forbidden && !planted(Planted::begins_an_agreed_save_in_any_case);
   if (leads() && (covered() || refused)) {
     if (!covered()) {
       say(Remark::declined);

@@ -60,7 +60,6 @@ void RunDriver::begin() {
       .every = run_.options.every,
       .on_notice = notices.on_notice == OnNotice::callback ? OnNotice::train_on : notices.on_notice,
       .on_device = source.on_device,
-      .mirrored = true,
       .second_image = run_.options.writing.second_image,
       .needs_others = !others_.alone() && source.needs_others,
       .resumed = started.resumed.step,
@@ -104,8 +103,7 @@ void RunDriver::consider(run::Event event, run::Actions& now) {
   }
   run::Known known{.costs = run_.costs.costs(),
                    .going_home = run_.book->going_home(false),
-                   .newer_going_home = run_.book->going_home(true),
-                   .save = {}};
+                   .newer_going_home = run_.book->going_home(true)};
   known.costs.agreement = others_.agreement();
   quiet_ = {};
   for (bool more = true; more;) {
@@ -295,13 +293,11 @@ void RunDriver::perform(const run::Action& action, Answer& answer) {
       std::holds_alternative<run::Stage>(action) || std::holds_alternative<run::CloseCopy>(action);
   if (copies) count_as_waiting();
   std::visit(
-      Cases{[&](const run::ReadResult&) { saves_.read_result(); },
-            [&](const run::Stage& stage) {
+      Cases{[&](const run::Stage& stage) {
               const run::Staged staged = saves_.stage(stage, in_call_);
               if (SaveHandle newest = saves_.newest(); stage.for_save && newest.step() == stage.step)
                 answer.save = newest;
               give(staged);
-              if (staged.ok && stage.copy == run::Copy::by_device) give(run::Arrived{stage.image});
             },
             [&](const run::CloseCopy& close) { give(saves_.close_copy(close.image, in_call_)); },
             [&](const run::Decline& declined) { decline(declined.round); },

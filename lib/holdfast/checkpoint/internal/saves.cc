@@ -198,14 +198,6 @@ run::Staged Saves::stage(const run::Stage& action, run::Call in_call) {
   return answer;
 }
 
-void Saves::read_result() noexcept {
-  try {
-    boundary_.settle();
-  } catch (const std::exception& error) {
-    log_debug("the late result of step {}: {}", run_.step(), what_of(error));
-  }
-}
-
 OtherRanks::NotStaged Saves::why_not_staged() const {
   const MutexLock lock(mutex_);
   return not_staged_;

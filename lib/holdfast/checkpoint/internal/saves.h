@@ -62,8 +62,6 @@ class Saves {
   SaveHandle refused(std::string_view why) noexcept;
   // Any thread, while the training thread is here or waits. The same, and it counts as a failure.
   SaveHandle failed(std::string_view why) noexcept;
-  // Reads a result that came late. What it throws comes again at the program's next call.
-  void read_result() noexcept;
   // Any thread. The newest failure to make an image.
   OtherRanks::NotStaged why_not_staged() const;
 

@@ -17,8 +17,7 @@ namespace holdfast { inline namespace v0_2 { namespace run {
   bug(saves_a_torn_state_at_the_end) bug(ignores_a_newer_attempt) bug(counts_a_failed_save)                 \
   bug(begins_an_agreed_save_in_any_case) bug(ignores_ends_of_others) bug(names_the_guess_of_another)        \
   bug(tries_the_last_save_once) bug(does_not_await_shares) bug(gives_up_at_a_guess)                         \
-  bug(keeps_the_write_limit) bug(never_restores_the_write_limit) bug(saves_without_the_late_result)         \
-  bug(forgets_the_best_value) bug(frees_an_image_that_arrives) bug(writes_before_the_arrival)               \
+  bug(keeps_the_write_limit) bug(never_restores_the_write_limit) bug(forgets_the_best_value)                \
   bug(serves_a_request_twice) bug(hides_a_named_end_behind_a_passed_one) bug(takes_a_sleep_for_an_end)      \
   bug(repeats_a_failed_last_save_at_once) bug(counts_a_step_after_the_end)                                  \
   bug(gives_up_at_the_end_of_another) bug(ends_broken_evaluations_with_74)                                  \
