@@ -195,7 +195,7 @@ void RunCore::writer_rests() {
 void RunCore::judge() {
   // A stop that only another rank has heard since the last vote may be why the last save failed.
   const bool told_here = end_.interrupted || must_stop();
-  const bool in_doubt = !alone() && !told_here && !safe();
+  const bool in_doubt = !alone() && !told_here && !safe() && end_.in_time;
   if (in_doubt && !std::exchange(end_.asked, true)) {
     wait_ = Wait::answer;
     return emit(AskOthers{});
@@ -223,6 +223,7 @@ void RunCore::judge() {
 }
 
 void RunCore::handle(const OthersAnswered& event) {
+  if (wait_ != Wait::answer) return;
   wait_ = Wait::none;
   end_.others_told = event.told;
   judge();

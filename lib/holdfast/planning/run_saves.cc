@@ -107,6 +107,7 @@ void RunCore::image_is_free() {
 }
 
 void RunCore::handle(const Staged& event) {
+  if (wait_ != Wait::staged || event.image != image_.id) return;
   wait_ = Wait::none;
   if (!event.ok) {
     failing_ = failing_ || keeping_ == Keep::nothing || keeping_ == Keep::evaluation;
@@ -217,8 +218,9 @@ void RunCore::release_image() {
 }
 
 void RunCore::handle(const SaveEnded& event) {
-  if (writer_ != Writer::writing) return;
-  const bool beside = in_flight_.has_value();
+  // Only the answer to the write that is under way says what is durable.
+  const bool beside = in_flight_ && in_flight_->save.id == event.save;
+  if (!beside && (!open_ || event.save != open_->id || open_->state != Save::writing)) return;
   const Save save = beside ? in_flight_->save : *open_;
   if (event.outcome == Outcome::durable) {
     const Duration write = now_ - save.since;
@@ -284,6 +286,7 @@ void RunCore::drop_copy() {
 }
 
 void RunCore::handle(const CopyClosed& event) {
+  if (wait_ != Wait::closed || event.image != image_.id) return;
   wait_ = Wait::none;
   if (event.intact && keeping_ == Keep::evaluation) {
     open_->state = Save::shelved;
@@ -323,6 +326,7 @@ void RunCore::proceed() {
       }
       break;
     case Call::finish:
+      if (open_ && open_->state == Save::shelved) settle(Outcome::overtaken);
       wait_since_ = now_;
       wait_ = leads() ? Wait::writer : Wait::outcome;
       if (!leads()) emit(AwaitOutcome{});

@@ -113,7 +113,9 @@ void RunCore::vote_as_rank_0(Vote& vote, bool at_end) {
   ask(vote.busy, image_.state != Image::free || no_room || (failing_ && in_flight_));
 }
 
-void RunCore::handle(const VoteResult& event) { votes_.result = event.all; }
+void RunCore::handle(const VoteResult& event) {
+  if (votes_.pending) votes_.result = event.all;
+}
 
 void RunCore::learn(const Vote& all) {
   votes_.agreed = all;
@@ -185,15 +187,19 @@ void RunCore::stop_together() {
 // All ranks pause together and vote continuously, so news on any rank ends the pause for all.
 void RunCore::pause_together(bool saves) {
   if (!std::exchange(paused_, true)) say(Remark::pausing);
-  const bool so = (votes_.agreed.durable >= step_ && !open_) || planted(Planted::approves_before_durable);
+  const bool so =
+      (votes_.agreed.durable >= step_ && !open_ && !in_flight_) || planted(Planted::approves_before_durable);
   if (so != approved_) {
     approved_ = so;
     emit(LetMachineGo{so});
   }
-  if (!saves) return proceed();
+  if (!saves || votes_.agreed.durable >= step_) {
+    if (saves && leads()) decline();
+    return proceed();
+  }
   saved_here_ = !alone();
   // Another rank may have asked for a save that has just failed.
-  if (leads() && (decide().move != Move::last_commit || now_ < retry_last_)) {
+  if (leads() && (decide().move != Move::last_commit || covered() || now_ < retry_last_)) {
     decline();
     return proceed();
   }
