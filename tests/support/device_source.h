@@ -61,6 +61,7 @@ class DeviceSource final : public SnapshotSource {
   std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;
   Position advance(const StepReport&) override { return {.step = ++step_}; }
   Position position() const override { return {.step = step_}; }
+  std::int64_t step() const { return step_; }
   void learn(const StepNews& news) override { early_.insert(news.early.begin(), news.early.end()); }
   void check(std::span<const TensorSpec>, const Attributes&, const Overrides&) override {}
   void load(const Snapshot& snapshot, const LoadOptions&) override;
