@@ -138,7 +138,8 @@ class HOLDFAST_EXPORT Checkpointer {
   // that of save(). Throws UsageError for an invalid name, and for "loss" (use StepReport::loss).
   void metric(const std::string& name, double value);
 
-  // Saves now, whatever the policy says. If after_step() staged this step already, that image is used.
+  // Saves now, whatever the policy says. If after_step() staged this step already, that image is used. Where
+  // this attempt began, the handle is that checkpoint's; before the first step of all it is `failed`.
   // Between before_update() and after_step() the handle is `failed`, and the next after_step() makes the
   // save.
   SaveHandle save();

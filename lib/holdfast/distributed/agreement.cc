@@ -154,7 +154,8 @@ std::string Agreement::hear(int from, const std::string& name, Duration limit) {
     }
     const auto text = parts_->over_store("hearing", [&](StoreLine& line) {
       // The loss of a third rank does not end this wait: rank 0's last commit is worth waiting for.
-      auto heard = line.wait(key, std::clamp<Duration>(left, 0s, kAskWhetherGone), /*loss_is_known=*/true);
+      const Duration wait = never ? 0s : std::clamp<Duration>(left, 0s, kAskWhetherGone);
+      auto heard = line.wait(key, wait, /*loss_is_known=*/true);
       if (!heard || heard->size() < kPiece) return heard;
       const auto more = parse_int(line.get(pieces_of(key), 0s)).value_or(0);
       for (std::size_t i = 1; i <= static_cast<std::size_t>(more); ++i)

@@ -72,8 +72,10 @@ void RankGroup::post(const Vote& vote, SteadyTime now) {
 void RankGroup::learn(const Agreed& agreed) {
   // Each vote tells the time left anew, so what was agreed earlier is dropped.
   end_.reset();
+  named_end_.reset();
   // Counted from when the ballot was posted: the result arrives later, and time has passed since.
   if (agreed.left) end_ = posted_ + *agreed.left;
+  if (agreed.named_left) named_end_ = posted_ + *agreed.named_left;
   durable_ = agreed.durable;
   failing_ = agreed.failing;
   alone_ = alone_ || agreed.alone;

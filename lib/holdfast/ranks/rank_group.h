@@ -85,7 +85,8 @@ class RankGroup {
   void learn(const Agreed& agreed);
   // From the newest votes: the announced end, the newest durable step, and whether rank 0's saves fail.
   std::optional<SteadyTime> end() const { return end_; }
-  std::optional<Duration> left(SteadyTime now) const;  // until that end
+  std::optional<SteadyTime> named_end() const { return named_end_; }  // that somebody named
+  std::optional<Duration> left(SteadyTime now) const;                 // until that end
   std::int64_t durable() const { return durable_; }
   bool failing() const { return failing_; }
   // All ranks know that rank 0 writes alone from now on.
@@ -137,7 +138,7 @@ class RankGroup {
   RankedSource ranked_;
 
   SteadyTime posted_{};  // when the newest vote was posted
-  std::optional<SteadyTime> end_;
+  std::optional<SteadyTime> end_, named_end_;
   std::int64_t durable_ = -1;
   bool failing_ = false;
   bool alone_ = false;

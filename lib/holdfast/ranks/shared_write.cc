@@ -30,8 +30,8 @@ std::string name_of(std::uint64_t number, const char* message) {
   return "save/" + std::to_string(number) + '/' + message;
 }
 
-// Texts of this many earlier saves may still be unread: a stop starts a save while others run.
-constexpr std::uint64_t kStillWanted = 3;
+// No rank waits longer for a text (SharedWriteOptions).
+constexpr Duration kLongestWait = std::chrono::minutes(15);
 
 // A network file system may show the name that rank 0 created late.
 constexpr Duration kShowsWithin = std::chrono::seconds(10);
@@ -363,11 +363,16 @@ std::uint64_t SharedWriter::begin_save(std::uint64_t number) noexcept {
   std::vector<Told> old;
   {
     const MutexLock lock(mutex_);
-    if (number == 0) number = number_ + 1;
-    number_ = std::max(number_, number);
-    // Ranks may be up to kStillWanted saves behind.
-    const auto wanted = std::partition(
-        told_.begin(), told_.end(), [&](const Told& told) { return told.number + kStillWanted <= number; });
+    if (number == 0) number = begun_.back() + 1;
+    if (number > begun_.back()) {
+      std::rotate(begun_.begin(), begun_.begin() + 1, begun_.end());
+      begun_.back() = number;
+    }
+    // Numbers may leave gaps of any size, and a rank that still writes its share reads of its save later.
+    const SteadyTime old_before = clock_.now() - kLongestWait;
+    const auto wanted = std::partition(told_.begin(), told_.end(), [&](const Told& told) {
+      return told.number < begun_.front() && told.at < old_before;
+    });
     // Without memory for the list the texts stay in the store until a later save.
     failure_of([&, begin = told_.begin()] { old.assign(begin, wanted); });
     if (!old.empty()) told_.erase(told_.begin(), wanted);
@@ -383,7 +388,7 @@ void SharedWriter::tell(std::uint64_t number, const char* message, const std::st
   std::string name = name_of(number, message);
   channel_.tell(name, text);
   const MutexLock lock(mutex_);
-  told_.push_back({number, std::move(name)});
+  told_.push_back({number, clock_.now(), std::move(name)});
 }
 
 std::string SharedWriter::hear(int rank, std::uint64_t number, const char* message, Duration limit,

@@ -12,6 +12,7 @@
 // decline() and alone() any. Durability: as the store's commit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -115,15 +116,16 @@ class SharedWriter {
   SharedOutcome stand_aside(std::int64_t step, const std::string& reason, std::uint64_t number,
                             const SharedWriteOptions& options = {});
 
-  std::uint64_t saves() const {  // begun so far
+  std::uint64_t newest_save() const {  // its number
     const MutexLock lock(mutex_);
-    return number_;
+    return begun_.back();
   }
 
  private:
   class Leader;
   struct Told {
     std::uint64_t number = 0;
+    SteadyTime at{};
     std::string name;
   };
 
@@ -141,8 +143,8 @@ class SharedWriter {
   const AttemptNumber attempt_;
   Clock& clock_;
   mutable Mutex mutex_;
-  std::uint64_t number_ HOLDFAST_GUARDED_BY(mutex_) = 0;
-  std::vector<Told> told_ HOLDFAST_GUARDED_BY(mutex_);  // texts that are not released yet
+  std::array<std::uint64_t, 3> begun_ HOLDFAST_GUARDED_BY(mutex_){};  // the newest saves, in their order
+  std::vector<Told> told_ HOLDFAST_GUARDED_BY(mutex_);                // texts that are not released yet
 };
 
 // Rank 0's role in one save, for its writer.

@@ -43,6 +43,26 @@ CheckpointerOptions with_listener(Volume& volume, OnSave listener, std::vector<S
   return options;
 }
 
+TEST(Save, WhereTheAttemptBeganIsTheCheckpointItBeganFrom) {
+  Volume volume;
+  std::string checkpoint;
+  {
+    Attempt first(volume.options());
+    const SaveHandle none = first.checkpointer.save();
+    EXPECT_EQ(none.status(), SaveStatus::failed);
+    EXPECT_THAT(none.error(), HasSubstr("before the first step"));
+    first.train_to(3);
+    EXPECT_EQ(first.checkpointer.finish(), 0);
+    checkpoint = first.checkpointer.last_durable().checkpoint;
+  }
+  Attempt second(volume.options());
+  const SaveHandle start = second.checkpointer.save();
+  EXPECT_EQ(start.status(), SaveStatus::durable) << start.error();
+  EXPECT_EQ(start.step(), 3);
+  EXPECT_EQ(start.checkpoint(), checkpoint);
+  EXPECT_EQ(second.checkpointer.figures().saves, 0) << "no save of this attempt";
+}
+
 TEST(Save, ALateOneIsStagingUntilTheUpdate) {
   Volume volume;
   Attempt run(volume.options({SaveEvery::steps(2)}));

@@ -330,6 +330,7 @@ TEST_F(Together, APromiseThatOneRankWithdrawsIsNobodys) {
 
 TEST_F(Together, TextsBetweenRanksAreForgotten) {
   options.every = {SaveEvery::steps(2)};
+  step_time = 10min;  // nobody waits so long for a text
   live(3, [](Member& one) {
     one.train_to(60);
     one.finish();

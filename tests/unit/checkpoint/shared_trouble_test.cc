@@ -209,6 +209,37 @@ TEST_F(SharedTrouble, AStopInAPauseFailsNothingThatIsDurable) {
   }
 }
 
+// SIGTERM with a grace that is only guessed, and a disk that needs longer: a guess forbids no save.
+TEST_F(SharedTrouble, AGuessedEndBreaksNoSaveOff) {
+  patient = true;
+  std::atomic<bool> over{false};
+  std::thread time;
+  live(2, [&](Member& one) {
+    one.train_to(9);
+    one.patient = false;
+    one.step_time = 1ms;
+    if (one.rank == 1) {
+      one.view.set_hook([](const Operation& operation) {
+        if (operation.kind == Op::sync_file) std::this_thread::sleep_for(3500ms);
+      });
+    } else {
+      one.announcer.tell(
+          {.kind = NoticeKind::stop, .deadline = one.clock.now() + 1s, .text = "SIGTERM", .guessed = true});
+      time = std::thread([&] {
+        for (; !over; std::this_thread::sleep_for(10ms)) {
+          for (const auto& each : members) each->clock.advance(10ms);
+        }
+      });
+    }
+    one.train_to(40);
+    one.finish();
+  });
+  over = true;
+  time.join();
+  expect_all_ended(75);
+  EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
+}
+
 // Rank 0's disk is slow and the next save begins before the last has ended.
 TEST_F(SharedTrouble, ASaveInHandIsToldAsItEnds) {
   std::atomic<bool> asked{false};

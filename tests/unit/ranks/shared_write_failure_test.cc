@@ -42,6 +42,21 @@ void expect_only_the_first(const MemoryFileSystem& disk) {
   EXPECT_TRUE(shared_names(disk, "tmp-").empty());
 }
 
+// Saves have the numbers of their votes, so any number may follow.
+TEST(SharedWriteFailure, ATextStaysUntilNobodyCanWaitForIt) {
+  MemoryWorld ranks(2);
+  FakeClock clock;
+  SharedWriter zero(ranks.rank(0), 1, clock), one(ranks.rank(1), 1);
+  zero.decline(5, "the disk is full", 10);
+  const auto told = [&] { return one.stand_aside(5, "", 10, {.begin_within = kPatience}).reason; };
+  for (const std::uint64_t number : {13u, 20u, 21u, 40u}) zero.leave_out(9, number);
+  EXPECT_THAT(told(), HasSubstr("the disk is full"));
+  clock.advance(std::chrono::minutes(16));
+  zero.leave_out(9, 41);
+  EXPECT_THAT(told(), HasSubstr("no answer"));
+  EXPECT_EQ(ranks.texts(), 3 + 1) << "the newest three saves of rank 0, and the answer of rank 1";
+}
+
 TEST(SharedWriteFailure, OfEveryCallOfEveryRank) {
   CapturedLog log;
   int failures = 0;
@@ -287,7 +302,7 @@ TEST(SharedWriteFailure, NobodyWritesIntoAFileOfAnotherName) {
                                  "../run/step-000000000010-a0001.h5", "", "RUN_STATE.json"}) {
     world.mail.set_change([&](int rank, const std::string& message, std::string text) {
       if (rank != 0 || !message.ends_with("/first")) return std::optional(std::move(text));
-      return std::optional(to_text(internal::SaveTag{1, world.writer(0).saves(), 20},
+      return std::optional(to_text(internal::SaveTag{1, world.writer(0).newest_save(), 20},
                                    internal::BeginMessage{world.shares().fingerprint, name}));
     });
     expect_failed(world.save(20),

@@ -154,8 +154,8 @@ SaveHandle Calls::save() {
   // All ranks save together, so the wish goes into the next vote, and no save begins here.
   if (!engine_.others.alone()) return {};
   if (answer.save.step() == run_.step()) return answer.save;
-  if (answer.returned.save > 0 || driver_.covered())
-    return engine_.saves.handle(answer.returned.save, run_.step());
+  if (answer.returned.save > 0) return engine_.saves.handle(answer.returned.save, run_.step());
+  if (driver_.covered()) return engine_.saves.of_start();
   const std::string torn = text_or_out_of_memory([this] { return why_torn(); });
   return torn.empty() ? engine_.saves.refused(kNoImage) : engine_.saves.failed(torn);
 }

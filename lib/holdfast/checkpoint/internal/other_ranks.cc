@@ -20,6 +20,8 @@ constexpr Duration kLook = std::chrono::milliseconds(50);  // how often a wait l
 constexpr Duration kShortestWait = std::chrono::seconds(2);
 // Two votes about the same end may differ by less than this, because clocks tick.
 constexpr Duration kSameEnd = std::chrono::seconds(1);
+// A guess may be wrong by this much, as RunCore's waits see it.
+constexpr Duration kBeyondGuess = std::chrono::minutes(5);
 // Ranks send their own state at the same boundary, so it is at most a step away.
 constexpr Duration kOwnWait = std::chrono::seconds(30);
 // Rank 0 commits, however slow its disk; that it has died or hangs is noticed by the store.
@@ -28,6 +30,11 @@ constexpr Duration kOutcomeWait = std::chrono::hours(1);
 constexpr Duration kRest = std::chrono::seconds(5);
 // Rank 0 may still be in an earlier evaluation.
 constexpr std::size_t kStillWanted = 2;
+
+bool differ(std::optional<SteadyTime> one, std::optional<SteadyTime> other) {
+  if (!one || !other) return one.has_value() != other.has_value();
+  return std::max(*one - *other, *other - *one) > kSameEnd;
+}
 
 std::optional<Duration> told_left(Duration left) {
   return left == run::kNoEnd ? std::nullopt : std::optional(left);
@@ -188,10 +195,9 @@ std::optional<run::Vote> OtherRanks::result(std::optional<Duration> left, At at)
 void OtherRanks::learn(const Agreed& agreed) {
   group_->learn(agreed);
   run_.unsavable.refuse_for(agreed.unsavable);
-  const auto end = group_->end();
-  const bool moved = end.has_value() != patient_until_.has_value() ||
-                     (end && std::max(*end - *patient_until_, *patient_until_ - *end) > kSameEnd);
-  if (moved) limit_patience();
+  if (differ(group_->end(), patient_until_.any) || differ(group_->named_end(), patient_until_.named)) {
+    limit_patience();
+  }
   if (sharing()) {
     try {
       run_.stager.widen(static_cast<std::uint64_t>(agreed.capacity));
@@ -234,18 +240,23 @@ std::optional<std::int64_t> OtherRanks::pay(int round) noexcept {
 // Before an announced end, rank 0 stops waiting for the others early enough to write a save alone, but not
 // before the shared save could have ended. If there is no time for both, it waits until the end. The other
 // ranks always wait for rank 0.
+// An end that has passed says nothing about the time left, and a guess forbids no save.
 void OtherRanks::limit_patience() noexcept {
-  patient_until_ = group_->end();
-  if (!group_->end()) return group_->patience().renew();
-  SteadyTime until = *group_->end();
-  const Duration left = *group_->end() - run_.clock.now();
-  if (leads() && sharing() && !group_->alone() && left > Duration::zero()) {
-    const Costs known = run_.costs.costs();
+  patient_until_ = {group_->end(), group_->named_end()};
+  const SteadyTime now = run_.clock.now();
+  const auto ahead = [&](std::optional<SteadyTime> end) { return end && *end > now ? end : std::nullopt; };
+  const auto named = ahead(patient_until_.named);
+  const auto first = ahead(patient_until_.any) ? patient_until_.any : named;
+  if (!first) return group_->patience().renew();
+  SteadyTime until = named ? *named : *first + kBeyondGuess;
+  const Costs known = run_.costs.costs();
+  if (leads() && sharing() && !group_->alone() && (known.commit || first == named)) {
+    const Duration left = *first - now;
     // Without known costs, a third of the time for each.
     const Duration together = known.commit.value_or(left / 3);
     const Duration by_itself = known.commit ? *known.commit * group_->world_size() : left / 3;
     const Duration agreed = known.step + agreement();
-    if (left >= together + by_itself + agreed) until -= by_itself + agreed;
+    if (left >= together + by_itself + agreed) until = *first - by_itself - agreed;
   }
   group_->patience().end_by(until);
 }

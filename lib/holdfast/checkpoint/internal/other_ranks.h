@@ -143,7 +143,9 @@ class OtherRanks {
   // Agreed saves of which all write shares: the same number on all ranks.
   std::atomic<std::uint64_t> shared_saves_{0};
   std::int64_t plan_ = 0;
-  std::optional<SteadyTime> patient_until_;
+  struct {
+    std::optional<SteadyTime> any, named;
+  } patient_until_;  // the announced ends that the patience knows
   std::atomic<int> stop_{-1}, torn_{-1};
   std::uint64_t spoiled_ = 0;
   std::atomic<Duration::rep> agreement_{0};

@@ -114,6 +114,19 @@ BegunSave Saves::make_save() noexcept {
   }
 }
 
+SaveHandle Saves::of_start() noexcept {
+  const Durable& start = run_.started.durable;
+  if (start.step != run_.step()) return refused("there is nothing to save before the first step");
+  try {
+    // Nobody is told: it is no save of this attempt.
+    auto handle = std::make_shared<SaveHandle::Shared>(start.step, SaveStatus::staging);
+    handle->settle(SaveStatus::durable, start.checkpoint);
+    return SaveHandle(std::move(handle));
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 SaveHandle Saves::refused(std::string_view why) noexcept {
   BegunSave save = make_save();
   if (save) save->settle(SaveStatus::failed, why);

@@ -60,6 +60,8 @@ class Saves {
   SaveHandle newest() const;
   // A save that could not begin: it fails with this text, which is not the disk's fault.
   SaveHandle refused(std::string_view why) noexcept;
+  // The training stands where this attempt began: that checkpoint, or before the first step a refusal.
+  SaveHandle of_start() noexcept;
   // Any thread, while the training thread is here or waits. The same, and it counts as a failure.
   SaveHandle failed(std::string_view why) noexcept;
   // Any thread. The newest failure to make an image.
