@@ -80,7 +80,7 @@ struct Staging {
     if (locked > 0)
       snapshot->arena->attach(source.traits().prepare_image(image.first(std::min(locked, image.size()))));
     snapshot->attributes = source.attributes();
-    snapshot->step = source.step();
+    snapshot->step = source.position().step;
     source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::early);
   }
   std::unique_ptr<LateCopy> late(SnapshotSource& source) {

@@ -42,7 +42,7 @@ struct Trained {
 std::string staged_beside(SnapshotSource& source, const std::function<void()>& meanwhile) {
   const auto snapshot = empty_snapshot(source);
   snapshot->attributes = source.attributes();
-  snapshot->step = source.step();
+  snapshot->step = source.position().step;
   source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::early);
   const auto late = source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::late);
   meanwhile();

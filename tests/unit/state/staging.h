@@ -38,7 +38,7 @@ inline std::shared_ptr<Snapshot> stage(SnapshotSource& source) {
   auto snapshot = empty_snapshot(source);
   source.copy(*snapshot->layout, snapshot->arena->bytes(), Part::all);
   snapshot->attributes = source.attributes();
-  snapshot->step = source.step();
+  snapshot->step = source.position().step;
   return snapshot;
 }
 
