@@ -172,6 +172,7 @@ class SharedWorld {
   int ranks() const { return static_cast<int>(faults.size()); }
   const Shares& shares() const { return *save_.shares; }
   const FilePlan& plan() const { return *save_.plan; }
+  FakeClock& clock() { return clock_; }
   SharedWriter& writer(int rank) { return *writers_[static_cast<std::size_t>(rank)]; }
   // Makes that rank plan another file.
   void plan_otherwise(int rank, SharedSave save) {

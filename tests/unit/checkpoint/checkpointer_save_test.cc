@@ -60,7 +60,7 @@ TEST(Save, WhereTheAttemptBeganIsTheCheckpointItBeganFrom) {
   EXPECT_EQ(start.status(), SaveStatus::durable) << start.error();
   EXPECT_EQ(start.step(), 3);
   EXPECT_EQ(start.checkpoint(), checkpoint);
-  EXPECT_EQ(second.checkpointer.figures().saves, 0) << "no save of this attempt";
+  EXPECT_EQ(second.checkpointer.figures().durable, 0) << "no save of this attempt";
 }
 
 TEST(Save, ALateOneIsStagingUntilTheUpdate) {

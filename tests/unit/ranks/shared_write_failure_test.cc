@@ -9,6 +9,7 @@
 #include "holdfast/ranks/internal/share_message.h"
 #include "support/captured_log.h"
 #include "support/gate.h"
+#include "support/memory_world.h"
 #include "support/shared_world.h"
 #include "support/soon.h"
 
