@@ -270,6 +270,7 @@ class RunCore {
   Keep keep_ = Keep::nothing;          // what this call keeps an image for, once it has saved …
   Keep keeping_ = Keep::nothing;       // … and what the image is for that it makes or waits for now
   Writer writer_ = Writer::idle;
+  int writers_save_ = 0;  // 0: none
   Wish wish_;
   bool wanted_ = false;  // a save is asked for and has not begun
   bool beside_step_works_ = true;

@@ -107,7 +107,7 @@ void RunCore::image_is_free() {
 }
 
 void RunCore::handle(const Staged& event) {
-  if (wait_ != Wait::staged || event.image != image_.id) return;
+  if (wait_ != Wait::staged) return;
   wait_ = Wait::none;
   if (!event.ok) {
     failing_ = failing_ || keeping_ == Keep::nothing || keeping_ == Keep::evaluation;
@@ -161,6 +161,7 @@ void RunCore::hand_over() {
   open_->state = Save::writing;
   open_->since = now_;
   writer_ = Writer::writing;
+  writers_save_ = open_->id;
   emit(Write{open_->id, image_.id, open_->step, open_->round});
   // A share stays: the ranks write the next save together.
   if (!options_.second_image || !leads() || image_.held || image_.part) return;
@@ -219,8 +220,9 @@ void RunCore::release_image() {
 
 void RunCore::handle(const SaveEnded& event) {
   // Only the answer to the write that is under way says what is durable.
-  const bool beside = in_flight_ && in_flight_->save.id == event.save;
-  if (!beside && (!open_ || event.save != open_->id || open_->state != Save::writing)) return;
+  if (event.save != writers_save_) return;
+  writers_save_ = 0;
+  const bool beside = in_flight_.has_value();
   const Save save = beside ? in_flight_->save : *open_;
   if (event.outcome == Outcome::durable) {
     const Duration write = now_ - save.since;
@@ -286,7 +288,7 @@ void RunCore::drop_copy() {
 }
 
 void RunCore::handle(const CopyClosed& event) {
-  if (wait_ != Wait::closed || event.image != image_.id) return;
+  if (wait_ != Wait::closed) return;
   wait_ = Wait::none;
   if (event.intact && keeping_ == Keep::evaluation) {
     open_->state = Save::shelved;

@@ -193,13 +193,10 @@ void RunCore::pause_together(bool saves) {
     approved_ = so;
     emit(LetMachineGo{so});
   }
-  if (!saves || votes_.agreed.durable >= step_) {
-    if (saves && leads()) decline();
-    return proceed();
-  }
+  if (!saves) return proceed();
   saved_here_ = !alone();
   // Another rank may have asked for a save that has just failed.
-  if (leads() && (decide().move != Move::last_commit || covered() || now_ < retry_last_)) {
+  if (leads() && (decide().move != Move::last_commit || now_ < retry_last_)) {
     decline();
     return proceed();
   }
