@@ -317,7 +317,8 @@ void SimulatedRun::ask_for_a_save(int r) {
   rank(r).asked_in_evaluation = rank(r).core->evaluating();
   give(r, NoticeHeard{.source = kProgramsRequest, .kind = NoticeKind::checkpoint_now});
   after(time_to_answer() + 2'000, [this, at = now_] {
-    if (!calm_ || told_ > 0 || broken_ || requested_at_ != at || leader().exited) return;
+    // A copy that could not be closed has served it: the save has failed.
+    if (!calm_ || has(close_fails) || told_ > 0 || broken_ || requested_at_ != at || leader().exited) return;
     const bool served = !store_.empty() && store_.rbegin()->first >= requested_step_;
     promise(Promise::request_is_served, served, "a save was asked for, and none came");
   });
@@ -375,7 +376,7 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
       --open_ends_;
       give(r, NoticeHeard{.source = notice.source, .kind = NoticeKind::withdrawn});
       // What was asked for while there was no room is saved now.
-      if (!calm_ || open_ends_ > 0 || stop_told_ || requested_at_ < told_at) return;
+      if (!calm_ || has(close_fails) || open_ends_ > 0 || stop_told_ || requested_at_ < told_at) return;
       after(time_to_answer() + 2'000 + (world_ > 1 ? 5'000 : 0), [=, this, asked = requested_step_] {
         if (told_ != count || broken_ || leader().exited || leader().in_call == Call::finish) return;
         const bool served = !store_.empty() && store_.rbegin()->first >= asked;

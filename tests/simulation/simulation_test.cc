@@ -23,7 +23,7 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-constexpr std::uint64_t kOfADay = kSanitized ? 600 : 140'000;
+constexpr std::uint64_t kOfADay = kSanitized ? 600 : 200'000;
 constexpr std::uint64_t kOfANight = 1'000'000;
 constexpr std::uint64_t kRealStoresOfADay = kSanitized ? 100 : 2'000;
 constexpr std::uint64_t kRealStoresOfANight = 100'000;

@@ -369,10 +369,11 @@ std::uint64_t SharedWriter::begin_save(std::uint64_t number) noexcept {
       begun_.back() = number;
     }
     // Numbers may leave gaps of any size, and a rank that still writes its share reads of its save later.
-    const SteadyTime old_before = clock_.now() - kLongestWait;
-    const auto wanted = std::partition(told_.begin(), told_.end(), [&](const Told& told) {
-      return told.number < begun_.front() && told.at < old_before;
-    });
+    const auto wanted =
+        std::partition(told_.begin(), told_.end(),
+                       [third = begun_.front(), before = clock_.now() - kLongestWait](const Told& told) {
+                         return told.number < third && told.at < before;
+                       });
     // Without memory for the list the texts stay in the store until a later save.
     failure_of([&, begin = told_.begin()] { old.assign(begin, wanted); });
     if (!old.empty()) told_.erase(told_.begin(), wanted);
