@@ -95,6 +95,9 @@ bool goes(const RetentionReport::File& file) { return file.fate == RetentionRepo
 }  // namespace
 
 PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options) {
+  // Before all that is read, which takes time: who claims from now on takes this number, so our claim fails
+  // instead of fencing it off.
+  const AttemptNumber next = next_attempt_in(file_system, options.directory);
   const LastWord word = last_word_in(file_system, options);
   CheckpointStore store(file_system, clock, {.directory = options.directory, .keep = options.keep}, verifier);
   store.preflight();
@@ -104,13 +107,6 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   // Nothing to delete: then the run's claims and states stay untouched as well.
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
-  // Reading took time. An attempt that claims after this check takes the number `next`, so our claim fails
-  // instead of fencing it off.
-  const AttemptNumber next = next_attempt_in(file_system, options.directory);
-  if (last_word_in(file_system, options).attempt != word.attempt) {
-    throw RefusedError("an attempt has just begun in " + options.directory.native() +
-                       "; nothing was claimed or deleted");
-  }
   result.attempt = store.claim(kClaimedByPrune, next);
   const RunState state = repeated(word, store.recover(), clock);
   bool written = false;
