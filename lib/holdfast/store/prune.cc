@@ -64,7 +64,6 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
   RunState state;
   if (has_ended(word) && word.state) {
     state = *word.state;
-    // A copy of a copy names the attempt that trained.
     if (state.copy_of == 0) state.copy_of = word.attempt;
   } else {
     state.phase = RunPhase::interrupted;
@@ -98,7 +97,7 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   // Before all that is read, which takes time: who claims from now on takes this number, so our claim fails
   // instead of fencing it off.
   const AttemptNumber next = next_attempt_in(file_system, options.directory);
-  const LastWord word = last_word_in(file_system, options);
+  LastWord word = last_word_in(file_system, options);
   CheckpointStore store(file_system, clock, {.directory = options.directory, .keep = options.keep}, verifier);
   store.preflight();
   PruneResult result{.report = store.plan_retention()};
@@ -108,6 +107,9 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
   result.attempt = store.claim(kClaimedByPrune, next);
+  if (auto end = told_end(*file_system.open_directory(options.directory, false), word.attempt)) {
+    word.state = std::move(end);
+  }
   const RunState state = repeated(word, store.recover(), clock);
   bool written = false;
   // The state comes first, so that a crash during the deletions leaves the run's verdict. On a full disk it

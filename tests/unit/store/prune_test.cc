@@ -261,6 +261,18 @@ TEST_F(Prune, AMirrorThatClaimsMeanwhileIsNotFencedOff) {
   EXPECT_EQ(checkpoints(disk).size(), 5u);
 }
 
+TEST_F(Prune, ARunThatCompletesMeanwhileStaysComplete) {
+  Life life(disk, {.keep = KeepLast{100}});
+  life.start();
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) life.round(step, step != 50);
+  const auto completes = [&](const RetentionReport&) {
+    life.store.write_run_state(ended(RunPhase::complete, 50));
+  };
+  EXPECT_EQ(prune({.even_if_running = true, .planned = completes}).attempt, 2u);
+  EXPECT_EQ(state()->phase, RunPhase::complete);
+  EXPECT_EQ(state()->copy_of, 1u);
+}
+
 TEST_F(Prune, AnAttemptThatBeginsJustBeforeTheClaimIsNotFencedOff) {
   for (const Op moment : {Op::list, Op::create}) {
     disk = MemoryFileSystem();
