@@ -15,9 +15,11 @@
 
 #include "crash/driver_run.h"
 #include "holdfast/store/names.h"
+#include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
 #include "support/nightly.h"
 #include "support/subprocess.h"
+#include "support/syscall_tracer.h"
 
 namespace holdfast::test { namespace {
 
@@ -192,6 +194,24 @@ TEST_P(StandbyHome, TakeoverOfAClaimThatIsEmpty) {
   EXPECT_EQ(told.exit_code, 0) << told.err;
   EXPECT_THAT(told.out, HasSubstr("attempt 2 is fenced off by attempt 3"));
   EXPECT_TRUE(fs::exists(home() / "attempts/3.holder.json"));
+}
+
+TEST_P(StandbyHome, TakeoverOfWhatEndsMeanwhileKeepsThatEnd) {
+  if (is_store()) return;  // its claim is another program's call
+  if (const auto why = SyscallTracer::why_not()) GTEST_SKIP() << *why;
+  fs::create_directories(home() / "attempts");
+  write_text(home() / "attempts/1", R"({"by":"mirror"})");
+  write_text(home() / "attempts/1.holder.json", R"({"schema":1,"attempt":1,"phase":"running"})");
+  SyscallTracer takeover({kHoldfast, "takeover", place()}, {}, fs::canonical(home()));
+  ASSERT_TRUE(takeover.run_to([](const ChangingCall& call) { return call.path.ends_with("/attempts/2"); },
+                              Moment::before));
+  write_text(home() / "attempts/1.holder.json", R"({"schema":1,"attempt":1,"phase":"complete"})");
+  const Ended ended = takeover.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("attempt 1 has just ended (complete)"));
+  const auto told = run_state_from_json(read_text(home() / "attempts/2.holder.json"));
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->phase, RunPhase::complete);
 }
 
 TEST_P(StandbyHome, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {

@@ -19,6 +19,7 @@
 #include "holdfast/store/run_state.h"
 #include "holdfast/store/standby_sign.h"
 #include "support/subprocess.h"
+#include "support/syscall_tracer.h"
 
 namespace holdfast::test { namespace {
 
@@ -191,6 +192,27 @@ TEST_F(Standby, TakeoverOfWhatHasEndedChangesNothing) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("attempt 1 has ended already (interrupted); nothing was changed"));
   EXPECT_THAT(claims(), ElementsAre(1));
+}
+
+// The run completes while takeover is about to claim: nobody goes on with it, and nothing runs at its end again.
+TEST_F(Standby, TakeoverOfWhatEndsMeanwhileKeepsThatEnd) {
+  if (const auto why = SyscallTracer::why_not()) GTEST_SKIP() << *why;
+  RunState state{.attempt = 1, .phase = RunPhase::running};
+  say(state);
+  SyscallTracer takeover({kHoldfast, "takeover", run()}, {}, fs::canonical(run()));
+  ASSERT_TRUE(takeover.run_to([](const ChangingCall& call) { return call.path.ends_with("/attempts/2"); },
+                              Moment::before));
+  state.phase = RunPhase::complete;
+  say(state);
+  write_text(run() / kRunStateName, to_json(state));
+  const Ended ended = takeover.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out,
+              HasSubstr("attempt 1 has just ended (complete); that stands, and attempt 2 repeats it"));
+  const auto told = run_state_from_json(read_text(run() / kAttemptsDirectory / state_name(2)));
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->phase, RunPhase::complete);
+  EXPECT_EQ(told->copy_of, 1u);
 }
 
 TEST_F(Standby, TakesOverAfterASilenceOnlyIfThatWasAskedFor) {

@@ -1,5 +1,6 @@
 #include "holdfast/mirror/directory_home.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "holdfast/base/log.h"
@@ -43,25 +44,19 @@ AttemptNumber DirectoryHome::highest() {
 AttemptNumber DirectoryHome::claim(AttemptNumber least) {
   // For a further life of the trainer. The store goes on under its first number, and holds a higher claim as
   // well.
-  if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, least);
+  if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, 0, least);
   return store_.claim(kClaimedByMirror, 0, least);
 }
 
-bool DirectoryHome::is_of_this_process() const {
-  const auto run = open();
-  const Claimant newest = run ? newest_claimant(*run) : Claimant{};
-  return is_here(newest) && newest.process.pid == own_process().pid;
-}
-
-AttemptNumber DirectoryHome::claim_after(AttemptNumber after) {
+AttemptNumber DirectoryHome::claim_after(AttemptNumber after, AttemptNumber least) {
   const AttemptNumber highest = this->highest();
   // Less than `after`: a volume that is gone, or a claim that was taken back.
-  if (highest != after && !(highest == unsure_ && is_of_this_process())) return 0;
-  unsure_ = highest + 1;
+  if (highest < after || (highest > after && !is_own(highest))) return 0;
+  const AttemptNumber only = std::max(highest + 1, least);
   try {
-    return store_.claim(kClaimedByMirror, highest + 1);
+    if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, only, least);
+    return store_.claim(kClaimedByMirror, only, least);
   } catch (const RefusedError&) {
-    unsure_ = 0;
     if (this->highest() <= highest) throw;
     return 0;
   }

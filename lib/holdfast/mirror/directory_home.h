@@ -22,7 +22,8 @@ class DirectoryHome final : public Home {
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
-  AttemptNumber claim_after(AttemptNumber after) override;
+  AttemptNumber claim_after(AttemptNumber after, AttemptNumber least = 0) override;
+  bool is_own(AttemptNumber highest) override { return highest != 0 && highest == store_.highest_own(); }
   void check_not_superseded() override { store_.check_claim(); }
   std::vector<HomeFile> list() override;
   void put(const MirrorSource& source) override;
@@ -38,7 +39,6 @@ class DirectoryHome final : public Home {
  private:
   std::unique_ptr<Directory> open() const;
   std::unique_ptr<Directory> attempts() const;
-  bool is_of_this_process() const;  // the highest claim
   void sweep(Directory& run);
   void commit(const MirrorSource& source);
   void set_aside_if_damaged(const MirrorSource& source);
@@ -48,7 +48,6 @@ class DirectoryHome final : public Home {
   Verifier& verifier_;
   Pace& pace_;
   CheckpointStore store_;
-  AttemptNumber unsure_ = 0;  // the number of a claim_after() that failed: it may lie there
   bool recovered_ = false;
   bool swept_ = false;
 };

@@ -74,10 +74,14 @@ class Home {
   // Claims a number that is higher than all there, and `least` at least. Claims are durable on return. May be
   // called again, for another life of the trainer.
   virtual AttemptNumber claim(AttemptNumber least) = 0;
-  // For a standby. Claims a number above `after`, the highest that it has seen. 0: another machine has
-  // claimed one meanwhile, or may just do so; nothing of this call stays. If it throws, call it again with
-  // the same `after`: a claim may lie there, and counts as this object's.
-  virtual AttemptNumber claim_after(AttemptNumber after) = 0;
+  // For those that must fence nobody off. Claims a number above `after`, the highest that the caller has
+  // seen, and `least` at least. 0: another machine has claimed one meanwhile, or may just do so; nothing of
+  // this call stays. If it throws, call it again with the same `after`: a claim may lie there, and counts as
+  // this object's.
+  virtual AttemptNumber claim_after(AttemptNumber after, AttemptNumber least = 0) = 0;
+  // True if this object has claimed that number, `highest()`, and nobody else has; perhaps by a call that
+  // threw.
+  virtual bool is_own(AttemptNumber highest) = 0;
   virtual void check_not_superseded() = 0;
   // Checkpoints there, newest first. Names alone: a file may be incomplete.
   virtual std::vector<HomeFile> list() = 0;

@@ -26,13 +26,13 @@ constexpr Duration kList = seconds(15);
 constexpr Duration kListForNote = seconds(5);  // while the newest attempt has said nothing
 constexpr std::size_t kLongestReason = 1000;
 
-std::optional<RunState> word_about(Home& home, AttemptNumber attempt) {
+}  // namespace
+
+std::optional<RunState> holder_word(Home& home, AttemptNumber attempt) {
   if (attempt == 0) return std::nullopt;
   const auto text = home.note(holder_name(attempt));
   return text ? run_state_from_json(*text) : std::nullopt;
 }
-
-}  // namespace
 
 HomeWord home_word(Home& home) { return HolderWatch(home).look(SteadyTime{}); }
 
@@ -51,7 +51,7 @@ const HomeWord& HolderWatch::look(SteadyTime now) {
     if (!files.empty()) word_.newest = checkpoint_name(files.front().id);
   }
   if (lists || now >= next_note_) {
-    word_.holder = word_about(home_, word_.highest);
+    word_.holder = holder_word(home_, word_.highest);
     next_note_ = home_.is_store() ? now + kReadNote : now;
   }
   if (lists && home_.is_store()) next_list_ = now + (word_.holder ? kList : kListForNote);

@@ -27,6 +27,8 @@ struct HomeWord {
 
 // Changes nothing.
 HomeWord home_word(Home& home);
+// What the owner of that attempt says; nullopt: nothing yet.
+std::optional<RunState> holder_word(Home& home, AttemptNumber attempt);
 // Requires the claim of `attempt`. `state` is said about it.
 void tell_holder(Home& home, RunState state, AttemptNumber attempt);
 

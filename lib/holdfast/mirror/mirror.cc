@@ -196,41 +196,34 @@ void Mirror::adopt(Directory& run, AttemptNumber newest) {
       if (!claimed_ && earlier->alone != 0) record_.go_alone(earlier->alone);
     }
   }
-  AttemptNumber least = newest;
-  if (claimed_) {
-    // An earlier claim of this run covers these files as well.
-    if (record_.claims.back() >= newest) return;
-  } else {
-    // This process has claimed nothing yet, but an earlier one of this run may have.
-    const AttemptNumber highest = home_.highest();
-    // While HOME answered, a start may have claimed for this run: the list is older than that claim.
-    if (claimed_) return adopt(run, newest);
-    if (record_.is_contested(highest, newest)) {
-      throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
-                            ", which did not begin in " + run.path() + " (at attempt " +
-                            std::to_string(newest) +
-                            "): another machine goes on with the run. To go on here, start the trainer with "
-                            "`holdfast supervise --mirror`");
-    }
-    // HOME is at a number of ours that covers the attempt: any higher one will do.
-    if (highest >= newest) least = 0;
-  }
-  const AttemptNumber claimed = home_.claim(least);
+  // An earlier claim of this run covers these files as well.
+  if (claimed_ && record_.claims.back() >= newest) return;
   const AttemptNumber alone = record_.alone;
-  // Another machine has `least`, unless a start of this run claimed it while HOME answered.
-  const bool lost =
-      least != 0 && claimed != least && (record_.claims.empty() || record_.claims.back() < least);
+  const std::vector<AttemptNumber> claims = record_.claims;
+  const AttemptNumber highest = home_.highest();
+  const bool own = home_.is_own(highest);
+  // While HOME answered, a start may have claimed for this run: the list is older than that claim.
+  if (record_.claims != claims) return adopt(run, newest);
+  if (own) record_.add(highest);  // a claim of this process that seemed to fail
+  if (record_.is_contested(highest, newest)) {
+    throw SupersededError(home_.name() + " is at attempt " + std::to_string(highest) +
+                          ", which did not begin in " + run.path() + " (at attempt " +
+                          std::to_string(newest) +
+                          "): another machine goes on with the run. To go on here, start the trainer with "
+                          "`holdfast supervise --mirror`");
+  }
+  // Whoever has claimed one since keeps it: of two that fence each other off, none would go on.
+  const AttemptNumber claimed = home_.claim_after(highest, newest);
+  if (claimed == 0) {
+    if (home_.highest() != highest) return adopt(run, newest);
+    throw HomeError(home_.name() + ": another machine is about to claim an attempt");
+  }
   record_.add(claimed);
-  if (lost) record_.alone = alone;
   claimed_ = true;
   next_check_ = pace_.clock().now() + kCheck;  // a claim is a look as well
   save_record(run);
   // Unrecorded, the files of this attempt would look like another machine's to the next start.
   if (alone != 0 && record_fails_) throw HomeError("the claim cannot be recorded in " + run.path());
-  if (lost) {
-    throw SupersededError(home_.name() + ": another machine has just claimed attempt " +
-                          std::to_string(least));
-  }
 }
 
 // Somebody may have deleted a copy, or taken HOME over.

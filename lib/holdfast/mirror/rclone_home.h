@@ -35,7 +35,8 @@ class RcloneHome final : public Home {
   const std::string& name() const override { return name_; }
   AttemptNumber highest() override;
   AttemptNumber claim(AttemptNumber least) override;
-  AttemptNumber claim_after(AttemptNumber after) override;
+  AttemptNumber claim_after(AttemptNumber after, AttemptNumber least = 0) override;
+  bool is_own(AttemptNumber highest) override;
   void check_not_superseded() override { check_claims(Listing::anew); }
   std::vector<HomeFile> list() override;
   std::vector<HomeFile> starts() override;

@@ -1,4 +1,5 @@
-// What a store does for a standby, and for those that tell it something (home_notes.h).
+// What a store does for a standby, for others that fence nobody off, and for those that tell a standby
+// something (home_notes.h).
 #include <algorithm>
 
 #include "holdfast/base/error.h"
@@ -15,7 +16,8 @@ std::string in_attempts(const std::string& name) { return std::string(kAttemptsD
 
 }  // namespace
 
-AttemptNumber RcloneHome::claim_after(AttemptNumber after) {
+AttemptNumber RcloneHome::claim_after(AttemptNumber after, AttemptNumber least) {
+  if (own_ != 0) check_not_superseded();
   const std::vector<Claim> before = claims(Listing::anew);
   bool lost = std::any_of(before.begin(), before.end(), [&](const Claim& claim) {
     return claim.number > after && !tried_.contains(claim.name);
@@ -25,15 +27,25 @@ AttemptNumber RcloneHome::claim_after(AttemptNumber after) {
   // The number above `after` is taken, and its claim may still come: a higher one would end that machine.
   lost = lost || (taken_ > after && pace_.clock().now() < taken_at_ + kLateClaim);
   if (!lost) {
-    if (const AttemptNumber number = claim_once(after + 1)) return number;
+    if (const AttemptNumber number = claim_once(std::max(after + 1, least))) return number;
   }
   // A claim that lost would look like a machine that holds the run.
   for (const Claim& claim : claims(Listing::recent)) {
-    if (!tried_.contains(claim.name)) continue;
+    if (!tried_.contains(claim.name) || claim.name == own_name_) continue;
     const RcloneEnd end = remove(in_attempts(claim.name));
     if (!end.ok() && !end.missing()) fail("delete a claim that lost", end);
   }
   return 0;
+}
+
+bool RcloneHome::is_own(AttemptNumber highest) {
+  bool own = false;
+  for (const Claim& claim : claims(Listing::recent)) {
+    if (claim.number < highest) continue;
+    if (!tried_.contains(claim.name)) return false;
+    own = true;
+  }
+  return own;
 }
 
 std::optional<std::string> RcloneHome::note(const std::string& name) {

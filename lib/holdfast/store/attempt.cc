@@ -57,9 +57,9 @@ AttemptNumber highest_attempt(Directory& run) {
   return highest_attempt(run, run.open_directory(kAttemptsDirectory, false).get());
 }
 
-Attempt::Attempt(internal::RunDirectory& directory, const std::string& by, AttemptNumber only,
-                 AttemptNumber least)
-    : directory_(directory) {
+Attempt::Attempt(internal::RunDirectory& directory, AttemptNumber& highest_own, const std::string& by,
+                 AttemptNumber only, AttemptNumber least)
+    : directory_(directory), highest_own_(highest_own) {
   number_ = claim_next(by, only, least);
 }
 
@@ -93,10 +93,10 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
   return number;
 }
 
-AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber least) {
+AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber only, AttemptNumber least) {
   check_not_superseded();
-  // A claim that somebody else made since the check is lower, so that attempt is superseded.
-  return claim_next(by, 0, least);
+  // Without `only`, a claim that somebody else made since the check is lower: that attempt is superseded.
+  return claim_next(by, only, least);
 }
 
 void Attempt::check_not_superseded() {

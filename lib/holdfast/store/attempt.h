@@ -38,14 +38,15 @@ class Attempt {
  public:
   // Claims 1 + the highest attempt, but `least` at least. `directory` outlives this object. `by` is written
   // into the claim; it names a program that does not train. `only`, unless 0: claim that number, or throw
-  // RefusedError if it is taken.
-  explicit Attempt(internal::RunDirectory& directory, const std::string& by = {}, AttemptNumber only = 0,
-                   AttemptNumber least = 0);
+  // RefusedError if it is taken. `highest_own` becomes the highest claim made, also where this throws: that
+  // claim is there, and may not be durable. It outlives this object.
+  Attempt(internal::RunDirectory& directory, AttemptNumber& highest_own, const std::string& by,
+          AttemptNumber only, AttemptNumber least);
 
   AttemptNumber number() const { return number_; }
   // Claims one more number, `least` at least, for the same owner: from then on only higher claims than that
   // supersede. number() and the temporary files keep their number. Requires: not superseded.
-  AttemptNumber claim_further(const std::string& by, AttemptNumber least);
+  AttemptNumber claim_further(const std::string& by, AttemptNumber only, AttemptNumber least);
   // Looks for newer claims. Throws SupersededError if there is one, if the own claim is gone (somebody
   // emptied the directory), and at every later call.
   void check_not_superseded();
@@ -59,7 +60,7 @@ class Attempt {
 
   internal::RunDirectory& directory_;
   AttemptNumber number_ = 0;
-  AttemptNumber highest_own_ = 0;  // number_, or a further claim
+  AttemptNumber& highest_own_;  // number_, or a further claim
   std::string superseded_by_;
 };
 

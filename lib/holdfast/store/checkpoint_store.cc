@@ -37,6 +37,7 @@ struct CheckpointStore::State {
   const OwnerProcess process = {};
   // Declared before those that hold a reference to it, so it is destroyed after them.
   std::unique_ptr<RunDirectory> directory;  // nullptr: it does not exist yet
+  AttemptNumber highest_own = 0;            // also of a claim() that has thrown
   // From claim() on.
   internal::BlockReaper reaper;
   std::optional<Attempt> attempt;
@@ -126,15 +127,17 @@ AttemptNumber CheckpointStore::claim(const std::string& by, AttemptNumber only, 
   // After make(): if the volume is gone by now, the directory was created below the mount point.
   if (!s.options.mount.empty()) check_on_mount(s.file_system, s.directory->run(), s.options.mount);
   if (s.options.only_ours) internal::require_trusted(*s.directory);
-  s.attempt.emplace(*s.directory, by, only, least);
+  s.attempt.emplace(*s.directory, s.highest_own, by, only, least);
   s.committer.emplace(*s.directory, *s.attempt, s.verifier, s.reaper, s.options.read_back);
   s.housekeeper.emplace(*s.directory, *s.attempt, s.reaper);
   return s.attempt->number();
 }
 
-AttemptNumber CheckpointStore::claim_further(const std::string& by, AttemptNumber least) {
-  return state_->claimed("claim_further()").claim_further(by, least);
+AttemptNumber CheckpointStore::claim_further(const std::string& by, AttemptNumber only, AttemptNumber least) {
+  return state_->claimed("claim_further()").claim_further(by, only, least);
 }
+
+AttemptNumber CheckpointStore::highest_own() const { return state_->highest_own; }
 
 Selection CheckpointStore::recover() {
   State& s = *state_;

@@ -134,7 +134,10 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Claims one more number for this object, which goes on with its commits and keeps attempt(): a mirror
   // claims it for a trainer that has another run directory. SupersededError if somebody else has a newer
   // claim.
-  AttemptNumber claim_further(const std::string& by, AttemptNumber least);
+  AttemptNumber claim_further(const std::string& by, AttemptNumber only, AttemptNumber least);
+  // The highest number that this object has claimed, also by a call that threw: the claim is there then, and
+  // may not be durable. 0: none.
+  AttemptNumber highest_own() const;
   // Requires claim(). Removes temporary files of older attempts, then lists and verifies again.
   Selection recover();
 

@@ -64,7 +64,6 @@ RunState repeated(const LastWord& word, const Selection& selection, const Clock&
   RunState state;
   if (has_ended(word) && word.state) {
     state = *word.state;
-    // A copy of a copy names the attempt that trained.
     if (state.copy_of == 0) state.copy_of = word.attempt;
   } else {
     state.phase = RunPhase::interrupted;
@@ -95,7 +94,10 @@ bool goes(const RetentionReport::File& file) { return file.fate == RetentionRepo
 }  // namespace
 
 PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, const PruneOptions& options) {
-  const LastWord word = last_word_in(file_system, options);
+  // Before all that is read, which takes time: who claims from now on takes this number, so our claim fails
+  // instead of fencing it off.
+  const AttemptNumber next = next_attempt_in(file_system, options.directory);
+  LastWord word = last_word_in(file_system, options);
   CheckpointStore store(file_system, clock, {.directory = options.directory, .keep = options.keep}, verifier);
   store.preflight();
   PruneResult result{.report = store.plan_retention()};
@@ -104,14 +106,10 @@ PruneResult prune(FileSystem& file_system, Clock& clock, Verifier& verifier, con
   // Nothing to delete: then the run's claims and states stay untouched as well.
   if (options.dry_run || std::none_of(files.begin(), files.end(), goes)) return result;
 
-  // Reading took time. An attempt that claims after this check takes the number `next`, so our claim fails
-  // instead of fencing it off.
-  const AttemptNumber next = next_attempt_in(file_system, options.directory);
-  if (last_word_in(file_system, options).attempt != word.attempt) {
-    throw RefusedError("an attempt has just begun in " + options.directory.native() +
-                       "; nothing was claimed or deleted");
-  }
   result.attempt = store.claim(kClaimedByPrune, next);
+  if (auto end = told_end(*file_system.open_directory(options.directory, false), word.attempt)) {
+    word.state = std::move(end);
+  }
   const RunState state = repeated(word, store.recover(), clock);
   bool written = false;
   // The state comes first, so that a crash during the deletions leaves the run's verdict. On a full disk it

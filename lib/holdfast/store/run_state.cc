@@ -155,4 +155,14 @@ LastWord last_word(Directory& run_directory) {
   return {};
 }
 
+std::optional<RunState> told_end(Directory& run_directory, AttemptNumber attempt) {
+  // The copy, because it is written last: an attempt that is fenced off before does not end as its own file
+  // says.
+  const auto text = internal::read_small(run_directory, kRunStateName, internal::kLongestRecord);
+  auto state = text ? run_state_from_json(*text) : std::nullopt;
+  if (!state || state->attempt != attempt || !is_end(state->phase)) return std::nullopt;
+  if (state->copy_of == 0) state->copy_of = attempt;  // a copy of a copy names the attempt that trained
+  return state;
+}
+
 }}  // namespace holdfast::v0_2

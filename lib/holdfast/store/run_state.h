@@ -59,5 +59,8 @@ struct LastWord {
   std::optional<RunState> state;  // nullopt: it has claimed the directory and written no state
 };
 HOLDFAST_EXPORT LastWord last_word(Directory& run_directory);
+// For one that has just claimed above `attempt`: the end that it had told before. nullopt: none, and if it is
+// telling one now, that fails (state_writer.cc).
+HOLDFAST_EXPORT std::optional<RunState> told_end(Directory& run_directory, AttemptNumber attempt);
 
 }}  // namespace holdfast::v0_2

@@ -296,6 +296,32 @@ TEST_F(Mirrors, GoesOnAfterItWasKilled) {
   EXPECT_TRUE(safe.exists(home_file(2, 20)));
 }
 
+// The claim of a mirror that begins lies there, and HOME fails behind it once.
+TEST_F(Mirrors, AClaimThatSeemedToFailIsStillOwn) {
+  int fired = 0;
+  for (int nth = 1; nth <= 4; ++nth) {
+    for (const bool after : {false, true}) {
+      MemoryFileSystem disk;
+      MemoryFileSystem home;
+      Machine machine(disk, home);
+      machine.prepare();
+      machine.start_trainer();
+      machine.save(10);
+      FaultFileSystem faulty(home);
+      Machine mirror(disk, faulty);
+      faulty.fail(Op::sync_directory, nth, EIO, {.after = after});
+      try {
+        mirror.bring_home();
+      } catch (const IoError&) {
+        if (nth > 2) continue;  // of the copy
+        EXPECT_NO_THROW(mirror.bring_home()) << "sync " << nth;
+      }
+      fired += faulty.faults_fired();
+    }
+  }
+  EXPECT_EQ(fired, 4);
+}
+
 TEST_F(Mirrors, ADirectoryThatIsBehindHomeIsRefused) {
   MemoryFileSystem other;
   Machine first(other, safe);

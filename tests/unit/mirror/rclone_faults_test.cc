@@ -37,7 +37,8 @@ class RcloneFaults : public Rclone {
         again([&] { machine.mirror.run(); });
         if (machine.mirror.record().newest == saved) home = saved;
       }
-    } catch (const SupersededError&) {  // a listing that told of no claims: it ends, and loses nothing
+    } catch (const SupersededError& error) {
+      ADD_FAILURE() << "no other machine is there: " << error.what();
     } catch (const RefusedError&) {
     } catch (const Killed&) {
     }

@@ -289,6 +289,71 @@ TEST_F(Rclone, AClaimThatSeemedToFailIsStillOwn) {
   EXPECT_GT(failed, 2);
 }
 
+// The same for a mirror that begins: it goes on, and does not end the trainer.
+TEST_F(Rclone, AMirrorWhoseClaimSeemedToFailGoesOn) {
+  StoreMachine machine(folder_.path() / "run");
+  machine.prepare();
+  machine.save(10);
+  int failed = 0;
+  for (int nth = 1; nth <= 6; ++nth) {
+    for (const char* const when : {"before", "after"}) {
+      StoreMachine next(folder_.path() / "run");
+      fault(nth, 5, when);
+      try {
+        next.mirror.run();
+      } catch (const HomeError&) {
+        ++failed;
+        no_faults();
+        EXPECT_NO_THROW(next.mirror.run()) << "call " << nth << ", " << when;
+      }
+      no_faults();
+    }
+  }
+  EXPECT_GT(failed, 6);
+}
+
+// Another machine starts while a run that has begun alone claims its number: one of the two goes on.
+TEST_F(Rclone, OfARunAloneAndAnotherMachineOneGoesOn) {
+  int lost = 0;
+  for (int nth = 1; nth <= 8; ++nth) {
+    const std::filesystem::path folder = folder_.path() / std::to_string(nth);
+    {
+      StoreMachine first(folder / "run");
+      first.prepare();
+      first.save(10);
+      first.mirror.run();
+    }
+    std::optional<StoreMachine> second;
+    no_faults();
+    StoreMachine alone(folder / "run", "rclone:fake:bucket/run", 3, [&] {
+      if (second || read_text(tools_ / "ended") != std::to_string(nth) + "\n") return;
+      second.emplace(folder / "other");
+      second->prepare();
+    });
+    alone.trainer.emplace(FileSystem::real(), alone.clock, StoreOptions{.directory = folder / "run"},
+                          alone.verifier);
+    alone.trainer->preflight();
+    alone.mirror.go_alone(alone.trainer->claim());
+    alone.go_on_from(alone.trainer->recover());
+    alone.save(20);
+    std::filesystem::remove(tools_ / "ended");
+    bool goes_on = true;
+    try {
+      alone.mirror.run();
+      alone.home->check_not_superseded();
+    } catch (const SupersededError&) {
+      goes_on = false;
+    }
+    ASSERT_TRUE(second) << "call " << nth;
+    lost += goes_on ? 0 : 1;
+    if (!goes_on) {
+      EXPECT_NO_THROW(second->home->check_not_superseded()) << "call " << nth;
+    }
+    std::filesystem::remove_all(tools_ / "store");
+  }
+  EXPECT_GT(lost, 1);
+}
+
 // The supervisor restarts its trainer while the mirror asks who owns HOME: the list that rclone has just made is older
 // than the new claim.
 TEST_F(Rclone, AClaimMadeWhileClaimsAreListedIsNotMissed) {

@@ -283,6 +283,66 @@ TEST_F(StartsAlone, ClaimsOfTriesThatFailedAreOwn) {
   EXPECT_NO_THROW(machine.bring_home());
 }
 
+// Each try leaves a claim whose name may not be durable. When HOME is back they are this run's.
+TEST_F(StartsAlone, ClaimsThatWereNeverConfirmedAreOwn) {
+  {
+    Machine first(quick, weather);
+    begin(first);
+  }
+  weather.clear_faults();
+  weather.fail(Op::sync_directory, 1, EIO, {.for_ever = true});
+  Machine machine(quick, weather);
+  const PreparedStart start = prepare(machine);
+  ASSERT_TRUE(start.alone);
+  EXPECT_TRUE(safe.exists(kHome + "/attempts/" + claim_name(start.attempt)));
+  machine.start_trainer();
+  machine.save(20);
+  weather.clear_faults();
+  EXPECT_NO_THROW(machine.bring_home());
+  EXPECT_TRUE(safe.exists(home_file(start.attempt, 20)));
+}
+
+// Both wait for the same HOME. The other one claims as this one is about to: that one goes on, and this one ends.
+TEST_F(StartsAlone, WhoLosesTheRaceForANumberFencesNobodyOff) {
+  for (const Op when : {Op::open_directory, Op::create}) {
+    MemoryFileSystem disk;
+    MemoryFileSystem home;
+    FaultFileSystem away(home);
+    const auto goes_alone = [&](Machine& machine) {
+      return prepare_start_or_go_alone(machine.files, machine.verifier, kDir, *machine.home, machine.pace,
+                                       std::chrono::minutes(10));
+    };
+    {
+      Machine first(disk, away);
+      first.prepare();
+      first.start_trainer();
+      first.save(10);
+      first.bring_home();
+    }
+    away.fail(Op::list, 1, EIO, {.for_ever = true});
+    Machine alone(disk, away);
+    const PreparedStart start = goes_alone(alone);
+    ASSERT_TRUE(start.alone);
+    alone.mirror.go_alone(start.attempt);
+    alone.start_trainer();
+    alone.save(20);
+    away.clear_faults();
+    MemoryFileSystem other;
+    Machine second(other, home);
+    bool once = true;
+    away.set_hook([&](const Operation& operation) {
+      if (operation.kind != when || !operation.mutating || !std::exchange(once, false)) return;
+      EXPECT_EQ(second.prepare().attempt, start.attempt);
+    });
+    EXPECT_THROW(alone.bring_home(), SupersededError);
+    EXPECT_FALSE(once);
+    EXPECT_EQ(second.start_trainer(), start.attempt);
+    second.save(30);
+    EXPECT_NO_THROW(second.bring_home()) << name_of(when);
+    EXPECT_FALSE(home.exists(home_file(start.attempt, 20)));
+  }
+}
+
 TEST_F(StartsAlone, OfTwoWritersOnlyTheOneWithTheClaimCounts) {
   {
     Machine first(quick, weather);

@@ -248,6 +248,31 @@ TEST_F(Prune, AnAttemptThatBeginsMeanwhileWins) {
   EXPECT_EQ(checkpoints(disk).size(), 5u);
 }
 
+// HOME, which another machine takes over while the plan is made. Its mirror's claim says nothing about a training.
+TEST_F(Prune, AMirrorThatClaimsMeanwhileIsNotFencedOff) {
+  train(RunPhase::running);
+  std::optional<Life> rival;
+  const auto claims = [&](const RetentionReport&) {
+    rival.emplace(disk, StoreOptions{.allow_fresh = true});
+    rival->store.claim(kClaimedByMirror);
+  };
+  EXPECT_THAT(refusal({.even_if_running = true, .planned = claims}), HasSubstr("has just begun"));
+  EXPECT_NO_THROW(rival->store.check_claim());
+  EXPECT_EQ(checkpoints(disk).size(), 5u);
+}
+
+TEST_F(Prune, ARunThatCompletesMeanwhileStaysComplete) {
+  Life life(disk, {.keep = KeepLast{100}});
+  life.start();
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) life.round(step, step != 50);
+  const auto completes = [&](const RetentionReport&) {
+    life.store.write_run_state(ended(RunPhase::complete, 50));
+  };
+  EXPECT_EQ(prune({.even_if_running = true, .planned = completes}).attempt, 2u);
+  EXPECT_EQ(state()->phase, RunPhase::complete);
+  EXPECT_EQ(state()->copy_of, 1u);
+}
+
 TEST_F(Prune, AnAttemptThatBeginsJustBeforeTheClaimIsNotFencedOff) {
   for (const Op moment : {Op::list, Op::create}) {
     disk = MemoryFileSystem();
@@ -255,11 +280,10 @@ TEST_F(Prune, AnAttemptThatBeginsJustBeforeTheClaimIsNotFencedOff) {
     FaultFileSystem files(disk);
     std::optional<Life> rival;
     bool planned = false;
-    int lists = 0;
     files.set_hook([&](const Operation& operation) {
       if (!planned || rival || operation.kind != moment) return;
-      // The first look at the run directory after the plan finds the number, the second is the claim's.
-      if (moment == Op::list && (operation.path != kRun || ++lists < 2)) return;
+      if (moment == Op::list && operation.path != kRun)
+        return;  // the first look after the plan is the claim's
       rival.emplace(disk);
       rival->start();
     });

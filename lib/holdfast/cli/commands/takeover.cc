@@ -53,6 +53,12 @@ std::string ended_text(AttemptNumber attempt, const RunState& state) {
          "); nothing was changed";
 }
 
+// It has ended between the look and the claim, and a complete run must stay complete.
+std::string meanwhile_text(AttemptNumber held, const RunState& state, AttemptNumber next) {
+  return "attempt " + std::to_string(held) + " has just ended (" + word_of(state.phase) +
+         "); that stands, and attempt " + std::to_string(next) + " repeats it";
+}
+
 // A run directory with a mirror names its HOME. The newest claim may be empty: its machine died as it wrote.
 bool is_home(Directory& run) {
   if (run.status(kHomeStateName)) return false;
@@ -89,6 +95,11 @@ int take_over_home(const std::string& place) {
     return 0;
   }
   const AttemptNumber next = claim_home(*home, pace, word.highest);
+  if (const auto state = holder_word(*home, word.highest); state && is_end(state->phase)) {
+    tell_holder(*home, *state, next);
+    std::cout << meanwhile_text(word.highest, *state, next) << '\n';
+    return 0;
+  }
   tell_holder(*home, fenced_off({.attempt = word.highest, .state = word.holder}, {}), next);
   std::cout << fenced_text(word.highest, word.holder ? word.holder->host : "", next) << '\n';
   return 0;
@@ -114,6 +125,11 @@ int take_over(const std::filesystem::path& directory) {
   CheckpointStore store(FileSystem::real(), Clock::real(), {.directory = directory, .allow_fresh = true},
                         verifier);
   store.claim(kClaimedByTakeover, next);
+  if (const auto state = told_end(*run, word.attempt)) {
+    store.write_run_state(*state);
+    std::cout << meanwhile_text(word.attempt, *state, next) << '\n';
+    return 0;
+  }
   store.write_run_state(fenced_off(word, store.list()));
   std::cout << fenced_text(word.attempt, word.state ? word.state->host : "", next) << '\n';
   return 0;
