@@ -237,6 +237,21 @@ TEST_F(PruneCommand, AStoreIsPrunedWithItsRun) {
   prune_two_tiers("rclone::local:");
 }
 
+TEST_F(PruneCommand, AMirrorOfAMissingDirectoryFails) {
+  const std::string home = (folder_.path() / "home").native();
+  const auto mirrored = [&] {
+    return Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home, "--once"})
+        .wait();
+  };
+  const Ended missing = mirrored();
+  EXPECT_EQ(missing.exit_code, 74) << missing.err;
+  EXPECT_THAT(missing.err, HasSubstr("is its volume mounted?"));
+  fs::create_directory(run());
+  const Ended empty = mirrored();
+  EXPECT_EQ(empty.exit_code, 0) << empty.err;
+  EXPECT_THAT(empty.err, HasSubstr("holds no checkpoint"));
+}
+
 TEST_F(PruneCommand, AHomeWhoseMirrorLivesIsLeftAlone) {
   const fs::path home = folder_.path() / "home";
   train(run(), 12);

@@ -82,7 +82,7 @@ void Mirror::add_claims(const std::vector<AttemptNumber>& claims) {
   claimed_ = claimed_ || !claims.empty();
 }
 
-void Mirror::run() {
+bool Mirror::run() {
   Duration delay = kFirstDelay;
   for (;;) {
     try {
@@ -91,7 +91,7 @@ void Mirror::run() {
       recovered();
       delay = kFirstDelay;
       if (busy) continue;
-      if (options_.once || (last_look && newest_is_home_)) return;
+      if (options_.once || (last_look && (newest_is_home_ || gone_))) return newest_is_home_;
       pace_.wait(kIdle);
     } catch (const AnotherMirror&) {
       throw;
@@ -115,16 +115,23 @@ void Mirror::run() {
 bool Mirror::turn() {
   newest_is_home_ = false;
   const auto run = file_system_.open_directory(options_.directory, false);
-  if (!run) {  // the trainer makes it
-    newest_is_home_ = true;
+  const bool was_there = seen_ || !record_.claims.empty();
+  gone_ = !run && was_there;
+  if (!run) {
+    if (options_.once || (gone_ && !finishing_))
+      throw IoError("open", options_.directory, ENOENT, "is its volume mounted?");
+    newest_is_home_ = !was_there;  // the trainer makes it
     return false;
   }
+  seen_ = true;
   check_homes();
   // Before the list: a last checkpoint and its end may come while HOME is asked.
   const bool had_ended = has_ended(*run);
   std::size_t home = 0;
   std::optional<Lineage> lineage;
-  for (const Found& found : candidates(*run)) {
+  const std::vector<Found> all = candidates(*run);
+  if (options_.once && all.empty()) log_info("{} holds no checkpoint", run->path());
+  for (const Found& found : all) {
     if (skipped_.contains(found.id)) continue;
     // The newest decides which history goes home; an older file goes only if the newest grew from it.
     if (lineage && !lineage->contains(found.id)) continue;

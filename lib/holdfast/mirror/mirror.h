@@ -42,7 +42,8 @@ class Mirror {
   // All references outlive this object.
   Mirror(FileSystem& file_system, Verifier& verifier, Home& home, MirrorOptions options, Pace& pace);
 
-  void run();
+  // True: the newest checkpoint is home. False: it cannot come home any more.
+  bool run();
   // Copies one checkpoint, or finds that there is nothing to do (false).
   bool turn();
   // From now on run() returns once the newest checkpoint is home. There will be no newer one.
@@ -114,6 +115,8 @@ class Mirror {
   SteadyTime next_check_{};
   bool finishing_ = false;
   bool newest_is_home_ = false;
+  bool seen_ = false;  // the run directory
+  bool gone_ = false;  // it was there, and is not
   bool record_fails_ = false;
 };
 

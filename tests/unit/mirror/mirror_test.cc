@@ -107,6 +107,35 @@ TEST_F(Mirrors, ADamagedCheckpointDoesNotGoHome) {
   EXPECT_EQ(machine.mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
 }
 
+// A mistyped name, or a volume that is not mounted.
+TEST_F(Mirrors, ADirectoryThatIsMissingIsNoSuccess) {
+  Machine machine(quick, safe);
+  EXPECT_THROW(machine.bring_home(), IoError);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.bring_home();
+  quick = {};
+  EXPECT_THROW(machine.bring_home(), IoError);
+}
+
+// A mirror that stays waits for the directory to come, and nothing is lost if it never comes.
+TEST_F(Mirrors, ADirectoryThatHasGoneIsNotHome) {
+  for (const bool seen : {false, true}) {
+    MemoryFileSystem disk;
+    Machine machine(disk, safe);
+    Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+    if (seen) machine.start_trainer();
+    EXPECT_FALSE(mirror.turn());
+    disk = {};
+    mirror.finish();
+    EXPECT_EQ(mirror.run(), !seen);
+    // What an earlier process has prepared was there.
+    mirror.add_earlier_claim(1);
+    EXPECT_FALSE(mirror.run());
+  }
+}
+
 TEST_F(Mirrors, ACopyThatRottedIsReplacedAtTheNextStart) {
   {
     Machine machine(quick, safe);
