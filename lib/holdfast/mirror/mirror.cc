@@ -91,7 +91,7 @@ bool Mirror::run() {
       recovered();
       delay = kFirstDelay;
       if (busy) continue;
-      if (options_.once || (last_look && (newest_is_home_ || gone_))) return newest_is_home_;
+      if (options_.once || (last_look && (newest_is_home_ || cannot_come_))) return newest_is_home_;
       pace_.wait(kIdle);
     } catch (const AnotherMirror&) {
       throw;
@@ -116,9 +116,9 @@ bool Mirror::turn() {
   newest_is_home_ = false;
   const auto run = file_system_.open_directory(options_.directory, false);
   const bool was_there = seen_ || !record_.claims.empty();
-  gone_ = !run && was_there;
+  cannot_come_ = !run && was_there;
   if (!run) {
-    if (options_.once || (gone_ && !finishing_))
+    if (options_.once || (was_there && !finishing_))
       throw IoError("open", options_.directory, ENOENT, "is its volume mounted?");
     newest_is_home_ = !was_there;  // the trainer makes it
     return false;
@@ -128,11 +128,15 @@ bool Mirror::turn() {
   // Before the list: a last checkpoint and its end may come while HOME is asked.
   const bool had_ended = has_ended(*run);
   std::size_t home = 0;
+  bool newest_is_skipped = false;
   std::optional<Lineage> lineage;
   const std::vector<Found> all = candidates(*run);
   if (options_.once && all.empty()) log_info("{} holds no checkpoint", run->path());
   for (const Found& found : all) {
-    if (skipped_.contains(found.id)) continue;
+    if (skipped_.contains(found.id)) {
+      newest_is_skipped = newest_is_skipped || !lineage;
+      continue;
+    }
     // The newest decides which history goes home; an older file goes only if the newest grew from it.
     if (lineage && !lineage->contains(found.id)) continue;
     if (!lineage && options_.before_work) options_.before_work();
@@ -146,7 +150,9 @@ bool Mirror::turn() {
   }
   save_record(*run);
   // An end that is told now is true of HOME: all that was durable at that end is there.
-  newest_is_home_ = exchange(*run, had_ended) || notes_failed_ >= kNotesTried;
+  const bool told = exchange(*run, had_ended && !newest_is_skipped) || notes_failed_ >= kNotesTried;
+  newest_is_home_ = told && !newest_is_skipped;
+  cannot_come_ = told && newest_is_skipped;
   return false;
 }
 

@@ -4,7 +4,7 @@
 // two.
 //
 //   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
-//   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home
+//   mirror.run();            // until `pace` throws; with `once` until the newest are home, or damaged
 //
 // HOME that is full, away, slow or refuses, and a lack of memory: tried again for ever, after 1 s to 1 min;
 // one log line when it begins and one when it ends. In the run directory it writes only HOME_STATE.json.
@@ -115,8 +115,8 @@ class Mirror {
   SteadyTime next_check_{};
   bool finishing_ = false;
   bool newest_is_home_ = false;
-  bool seen_ = false;  // the run directory
-  bool gone_ = false;  // it was there, and is not
+  bool cannot_come_ = false;  // the newest: it is skipped, or the run directory has gone
+  bool seen_ = false;         // the run directory
   bool record_fails_ = false;
 };
 

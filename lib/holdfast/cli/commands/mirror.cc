@@ -32,8 +32,8 @@ claimed it since. SIGTERM: the newest checkpoint may still get home, within HOLD
 One mirror serves a DIR: a second one on this machine is refused.
 
 Exit code: 0: the newest checkpoint is home. 2: refused: another mirror on this machine brings DIR home. 74: with
---once: HOME or DIR is not there, or fails. 75: it was told to stop before, or DIR has gone. 76: another machine owns
-HOME.
+--once: HOME or DIR is not there, or fails. 75: it was told to stop before, the newest checkpoint is damaged, or DIR
+has gone. 76: another machine owns HOME.
 
 Example:
   holdfast mirror /nvme/run1 --to /mnt/efs/run1)";

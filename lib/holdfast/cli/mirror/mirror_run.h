@@ -47,7 +47,7 @@ class MirrorRun {
   // `also`: called whenever the mirror is polled.
   explicit MirrorRun(const MirrorRequest& request, std::function<void()> also = {});
 
-  // 0: the newest checkpoint is home. 75: it was told to stop before, or the run directory has gone.
+  // 0: the newest checkpoint is home. 75: it was told to stop before, or that one is damaged, or gone.
   // RefusedError: another mirror on this machine does it.
   int mirror();
   // Waits for HOME; then without it, from a good checkpoint in the run directory. RefusedError: a supervisor
