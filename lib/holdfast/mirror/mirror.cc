@@ -352,7 +352,10 @@ bool Mirror::is_there_already(const MirrorSource& source) {
       std::find_if(there.begin(), there.end(), [&](const HomeFile& file) { return file.id == source.id; });
   if (found == there.end()) return false;
   // The sizes first, because holds() reads the whole copy.
-  if (found->bytes == source.bytes && home_.holds(source)) return true;
+  if (found->bytes == source.bytes && home_.holds(source)) {
+    home_.check_not_superseded();  // as behind a copy
+    return true;
+  }
   if (record_.owns(source.id.attempt)) return false;  // half there, or damaged: put() replaces it
   skipped_[source.id] = "HOME holds another file of that name";
   log_warning(
