@@ -67,6 +67,13 @@ class PruneCommand : public testing::Test {
     return all;
   }
 
+  static void flip(const fs::path& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-100, std::ios::end);
+    const char flipped = static_cast<char>(file.get() ^ 1);
+    file.seekp(-100, std::ios::end);
+    file.put(flipped);
+  }
   void prune_two_tiers(const std::string& place);
 
   TemporaryFolder folder_;
@@ -181,13 +188,7 @@ TEST_F(PruneCommand, AMetricThatNobodyMeasuredIsRefused) {
 TEST_F(PruneCommand, WhatIsDamagedIsShownAndStays) {
   train(run(), 10);
   const fs::path damaged = run() / checkpoint_name({.attempt = 1, .step = 8});
-  {
-    std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(-100, std::ios::end);
-    const char flipped = static_cast<char>(file.get() ^ 1);
-    file.seekp(-100, std::ios::end);
-    file.put(flipped);
-  }
+  flip(damaged);
   const Ended ended = prune({"--keep", "2"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("damaged: "));
@@ -235,6 +236,50 @@ TEST_F(PruneCommand, ASecondPlaceIsPrunedWithItsRun) { prune_two_tiers(""); }
 TEST_F(PruneCommand, AStoreIsPrunedWithItsRun) {
   if (system("rclone version >/dev/null 2>&1") != 0) GTEST_SKIP() << "rclone is not installed";
   prune_two_tiers("rclone::local:");
+}
+
+TEST_F(PruneCommand, AMirrorOfAMissingDirectoryFails) {
+  const std::string home = (folder_.path() / "home").native();
+  const auto mirrored = [&] {
+    return Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home, "--once"})
+        .wait();
+  };
+  const Ended missing = mirrored();
+  EXPECT_EQ(missing.exit_code, 2) << missing.err;
+  EXPECT_THAT(missing.err, HasSubstr("is its volume mounted?"));
+  fs::create_directory(run());
+  const Ended empty = mirrored();
+  EXPECT_EQ(empty.exit_code, 0) << empty.err;
+  EXPECT_THAT(empty.err, HasSubstr("holds no checkpoint"));
+}
+
+TEST_F(PruneCommand, ADamagedNewestIsNotHome) {
+  const std::string home = (folder_.path() / "home").native();
+  train(run(), 4);
+  flip(run() / checkpoint_name({.attempt = 1, .step = 4}));
+  const Ended ended =
+      Subprocess({HOLDFAST_BIN_DIR "/holdfast", "mirror", run().native(), "--to", home, "--once"}).wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("is damaged"));
+  EXPECT_EQ(prune({"--keep", "last=2", "--home", home}).exit_code, 75);
+}
+
+// A trainer of `supervise` in short: the hook of its end may end the fleet.
+TEST_F(PruneCommand, ADamagedLastCheckpointRunsNoHook) {
+  const fs::path hook = folder_.path() / "hook";
+  const fs::path made = folder_.path() / "made";
+  train(made, 4);
+  flip(made / checkpoint_name({.attempt = 1, .step = 4}));
+  const Ended ended = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "supervise", "--directory", run().native(),
+                                  "--mirror", (folder_.path() / "home").native(), "--on-complete",
+                                  "touch '" + hook.native() + "'", "--", "/bin/sh", "-c",
+                                  "cp -r '" + made.native() + "/.' '" + run().native() +
+                                      "'; echo \"{\\\"supervisor\\\": \\\"$HOLDFAST_SUPERVISOR\\\"}\" >'" +
+                                      (run() / kAttemptsDirectory / "1").native() + "'"})
+                          .wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("--on-complete does not run"));
+  EXPECT_FALSE(fs::exists(hook));
 }
 
 TEST_F(PruneCommand, AHomeWhoseMirrorLivesIsLeftAlone) {

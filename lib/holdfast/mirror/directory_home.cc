@@ -36,6 +36,25 @@ DirectoryHome::DirectoryHome(const HomeOptions& options, FileSystem& file_system
 
 std::unique_ptr<Directory> DirectoryHome::open() const { return file_system_.open_directory(name_, false); }
 
+// After a failed sync this store would never work again, and after an outage its handles may be dead.
+template <class Work>
+auto DirectoryHome::in_store(const Work& work) {
+  if (failed_ && store_.attempt() != 0) store_.open_again();
+  failed_ = false;
+  try {
+    return work();
+  } catch (const SupersededError&) {
+    throw;
+  } catch (...) {
+    failed_ = true;
+    throw;
+  }
+}
+
+void DirectoryHome::check_not_superseded() {
+  in_store([&] { store_.check_claim(); });
+}
+
 AttemptNumber DirectoryHome::highest() {
   const auto run = open();
   return run ? highest_attempt(*run) : 0;
@@ -44,7 +63,9 @@ AttemptNumber DirectoryHome::highest() {
 AttemptNumber DirectoryHome::claim(AttemptNumber least) {
   // For a further life of the trainer. The store goes on under its first number, and holds a higher claim as
   // well.
-  if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, 0, least);
+  if (store_.attempt() != 0) {
+    return in_store([&] { return store_.claim_further(kClaimedByMirror, 0, least); });
+  }
   return store_.claim(kClaimedByMirror, 0, least);
 }
 
@@ -54,7 +75,9 @@ AttemptNumber DirectoryHome::claim_after(AttemptNumber after, AttemptNumber leas
   if (highest < after || (highest > after && !is_own(highest))) return 0;
   const AttemptNumber only = std::max(highest + 1, least);
   try {
-    if (store_.attempt() != 0) return store_.claim_further(kClaimedByMirror, only, least);
+    if (store_.attempt() != 0) {
+      return in_store([&] { return store_.claim_further(kClaimedByMirror, only, least); });
+    }
     return store_.claim(kClaimedByMirror, only, least);
   } catch (const RefusedError&) {
     if (this->highest() <= highest) throw;
@@ -103,14 +126,18 @@ void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
 }
 
 void DirectoryHome::put(const MirrorSource& source) {
-  // Once, before the first commit: it removes what killed attempts left half-written.
-  if (!recovered_) {
-    store_.recover();
-    recovered_ = true;
-  }
-  set_aside_if_damaged(source);
   try {
-    commit(source);
+    in_store([&] {
+      // Once, before the first commit: it removes what killed attempts left half-written.
+      if (!recovered_) {
+        store_.recover();
+        recovered_ = true;
+      }
+      set_aside_if_damaged(source);
+      unproven_.insert(source.id);
+      commit(source);
+      unproven_.erase(source.id);
+    });
   } catch (const IoError& error) {
     // The caller finds out which of the two files is damaged.
     if (error.operation() == kReadBack) throw CopyDiffers(error.what());
@@ -150,7 +177,25 @@ bool DirectoryHome::holds(const MirrorSource& source) {
     same = got >= bytes.size() && std::equal(bytes.begin(), bytes.end(), there.bytes().begin());
     pace_.poll();
   });
+  if (same) make_name_durable(*run, source.id);
   return same;
+}
+
+// A process that was killed may have left a name that nobody has synced. One that a sync could not write is
+// made once more: the kernel may have dropped it, and then a later sync says nothing about it.
+void DirectoryHome::make_name_durable(Directory& run, FileId id) {
+  in_store([&] {
+    store_.check_claim();
+    if (!unproven_.insert(id).second) {
+      const std::string name = checkpoint_name(id);
+      const std::string aside = temporary_name(store_.attempt(), "again");
+      run.unlink(aside);
+      run.rename_new(name, aside);
+      run.rename_new(aside, name);
+    }
+    store_.sync_names();
+    unproven_.erase(id);
+  });
 }
 
 // The store has acknowledged each copy, so its own retention applies rule 4 there.

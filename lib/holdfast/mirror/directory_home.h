@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ class DirectoryHome final : public Home {
   AttemptNumber claim(AttemptNumber least) override;
   AttemptNumber claim_after(AttemptNumber after, AttemptNumber least = 0) override;
   bool is_own(AttemptNumber highest) override { return highest != 0 && highest == store_.highest_own(); }
-  void check_not_superseded() override { store_.check_claim(); }
+  void check_not_superseded() override;
   std::vector<HomeFile> list() override;
   void put(const MirrorSource& source) override;
   bool holds(const MirrorSource& source) override;
@@ -40,7 +41,10 @@ class DirectoryHome final : public Home {
   std::unique_ptr<Directory> open() const;
   std::unique_ptr<Directory> attempts() const;
   void sweep(Directory& run);
+  template <class Work>
+  auto in_store(const Work& work);
   void commit(const MirrorSource& source);
+  void make_name_durable(Directory& run, FileId id);
   void set_aside_if_damaged(const MirrorSource& source);
 
   const std::string name_;
@@ -48,6 +52,8 @@ class DirectoryHome final : public Home {
   Verifier& verifier_;
   Pace& pace_;
   CheckpointStore store_;
+  bool failed_ = false;        // the last call of the store
+  std::set<FileId> unproven_;  // their names may lie there, and no sync of them has succeeded
   bool recovered_ = false;
   bool swept_ = false;
 };

@@ -92,7 +92,7 @@ class Home {
   virtual void begin_from(FileId /*start*/) {}
   // Requires claim(). A file of that name that is damaged is replaced or set aside.
   virtual void put(const MirrorSource& source) = 0;
-  // True if the copy there has every byte of `source`. Reads all of the copy.
+  // Requires claim(). True if the copy there has every byte of `source`, and a durable name. Reads all of it.
   virtual bool holds(const MirrorSource& source) = 0;
   // Deletes what retention does not keep, after put() or holds() of `newest`.
   virtual void retire(const MirrorSource& newest) = 0;

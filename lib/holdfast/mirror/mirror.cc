@@ -82,7 +82,7 @@ void Mirror::add_claims(const std::vector<AttemptNumber>& claims) {
   claimed_ = claimed_ || !claims.empty();
 }
 
-void Mirror::run() {
+bool Mirror::run() {
   Duration delay = kFirstDelay;
   for (;;) {
     try {
@@ -91,7 +91,7 @@ void Mirror::run() {
       recovered();
       delay = kFirstDelay;
       if (busy) continue;
-      if (options_.once || (last_look && newest_is_home_)) return;
+      if (options_.once || (last_look && (newest_is_home_ || cannot_come_))) return newest_is_home_;
       pace_.wait(kIdle);
     } catch (const AnotherMirror&) {
       throw;
@@ -115,17 +115,28 @@ void Mirror::run() {
 bool Mirror::turn() {
   newest_is_home_ = false;
   const auto run = file_system_.open_directory(options_.directory, false);
-  if (!run) {  // the trainer makes it
-    newest_is_home_ = true;
+  const bool was_there = seen_ || !record_.claims.empty();
+  cannot_come_ = !run && was_there;
+  if (!run) {
+    if (options_.once || (was_there && !finishing_))
+      throw IoError("open", options_.directory, ENOENT, "is its volume mounted?");
+    newest_is_home_ = !was_there;  // the trainer makes it
     return false;
   }
+  seen_ = true;
   check_homes();
   // Before the list: a last checkpoint and its end may come while HOME is asked.
   const bool had_ended = has_ended(*run);
   std::size_t home = 0;
+  bool newest_is_skipped = false;
   std::optional<Lineage> lineage;
-  for (const Found& found : candidates(*run)) {
-    if (skipped_.contains(found.id)) continue;
+  const std::vector<Found> all = candidates(*run);
+  if (options_.once && all.empty()) log_info("{} holds no checkpoint", run->path());
+  for (const Found& found : all) {
+    if (skipped_.contains(found.id)) {
+      newest_is_skipped = newest_is_skipped || !lineage;
+      continue;
+    }
     // The newest decides which history goes home; an older file goes only if the newest grew from it.
     if (lineage && !lineage->contains(found.id)) continue;
     if (!lineage && options_.before_work) options_.before_work();
@@ -139,7 +150,9 @@ bool Mirror::turn() {
   }
   save_record(*run);
   // An end that is told now is true of HOME: all that was durable at that end is there.
-  newest_is_home_ = exchange(*run, had_ended) || notes_failed_ >= kNotesTried;
+  const bool told = exchange(*run, had_ended && !newest_is_skipped) || notes_failed_ >= kNotesTried;
+  newest_is_home_ = told && !newest_is_skipped;
+  cannot_come_ = told && newest_is_skipped;
   return false;
 }
 
@@ -332,7 +345,10 @@ bool Mirror::is_there_already(const MirrorSource& source) {
       std::find_if(there.begin(), there.end(), [&](const HomeFile& file) { return file.id == source.id; });
   if (found == there.end()) return false;
   // The sizes first, because holds() reads the whole copy.
-  if (found->bytes == source.bytes && home_.holds(source)) return true;
+  if (found->bytes == source.bytes && home_.holds(source)) {
+    home_.check_not_superseded();  // as behind a copy
+    return true;
+  }
   if (record_.owns(source.id.attempt)) return false;  // half there, or damaged: put() replaces it
   skipped_[source.id] = "HOME holds another file of that name";
   log_warning(

@@ -4,7 +4,7 @@
 // two.
 //
 //   Mirror mirror(file_system, verifier, *home, {.directory = dir}, pace);
-//   mirror.run();            // until `pace` throws; with `once` until the newest checkpoints are home
+//   mirror.run();            // until `pace` throws; with `once` until the newest are home, or damaged
 //
 // HOME that is full, away, slow or refuses, and a lack of memory: tried again for ever, after 1 s to 1 min;
 // one log line when it begins and one when it ends. In the run directory it writes only HOME_STATE.json.
@@ -42,7 +42,8 @@ class Mirror {
   // All references outlive this object.
   Mirror(FileSystem& file_system, Verifier& verifier, Home& home, MirrorOptions options, Pace& pace);
 
-  void run();
+  // True: the newest checkpoint is home. False: it cannot come home any more.
+  bool run();
   // Copies one checkpoint, or finds that there is nothing to do (false).
   bool turn();
   // From now on run() returns once the newest checkpoint is home. There will be no newer one.
@@ -114,6 +115,8 @@ class Mirror {
   SteadyTime next_check_{};
   bool finishing_ = false;
   bool newest_is_home_ = false;
+  bool cannot_come_ = false;  // the newest: it is skipped, or the run directory has gone
+  bool seen_ = false;         // the run directory
   bool record_fails_ = false;
 };
 

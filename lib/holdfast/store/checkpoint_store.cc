@@ -247,6 +247,22 @@ RetentionReport CheckpointStore::prune() {
 
 void CheckpointStore::check_claim() { state_->claimed("check_claim()").check_not_superseded(); }
 
+void CheckpointStore::open_again() {
+  State& s = *state_;
+  const std::string claim = claim_name(s.claimed("open_again()").number());
+  auto again = RunDirectory::open(s.file_system, s.options.directory);
+  // Another volume may be there by now, or none.
+  if (!again || again->attempts() == nullptr || !again->attempts()->status(claim))
+    throw IoError("open", s.directory->path_of(kAttemptsDirectory), ENOENT, "is its volume mounted?");
+  if (!s.options.mount.empty()) check_on_mount(s.file_system, again->run(), s.options.mount);
+  *s.directory = std::move(*again);  // the same object: others refer to it
+}
+
+void CheckpointStore::sync_names() {
+  state_->claimed("sync_names()");
+  state_->directory->sync();
+}
+
 void CheckpointStore::write_run_state(const RunState& state) {
   State& s = *state_;
   Attempt& attempt = s.claimed("write_run_state()");

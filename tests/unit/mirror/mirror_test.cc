@@ -102,9 +102,72 @@ TEST_F(Mirrors, ADamagedCheckpointDoesNotGoHome) {
   machine.save(10);
   machine.save(20);
   quick.flip_bit(dir_file(1, 20), 2 * kToyBlock + 7);
-  machine.bring_home();
+  EXPECT_FALSE(machine.mirror.run()) << "the newest is not home";
   EXPECT_FALSE(safe.exists(home_file(1, 20)));
   EXPECT_EQ(machine.mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
+  machine.save(30);
+  EXPECT_TRUE(machine.mirror.run()) << "a newer one is";
+}
+
+// Its standby must not hear that all of a complete run is home.
+TEST_F(Mirrors, ADamagedLastCheckpointIsNoEnd) {
+  for (const bool damaged : {false, true}) {
+    MemoryFileSystem disk;
+    MemoryFileSystem store;
+    Machine machine(disk, store);
+    machine.prepare();
+    machine.start_trainer();
+    machine.save(10);
+    machine.save(20);
+    machine.trainer->write_run_state({.phase = RunPhase::complete, .step = 20});
+    if (damaged) disk.flip_bit(dir_file(1, 20), 2 * kToyBlock + 7);
+    Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+    mirror.add_claims({1});
+    mirror.finish();
+    EXPECT_EQ(mirror.run(), !damaged);
+    EXPECT_TRUE(store.exists(home_file(1, 10)));
+    const HomeWord word = home_word(*machine.home);
+    EXPECT_EQ(word.holder && word.holder->phase == RunPhase::complete, !damaged);
+  }
+}
+
+TEST_F(Mirrors, AFileOfThatNameFromElsewhereIsNotHome) {
+  Machine machine(quick, safe);
+  machine.start_trainer();
+  machine.save(10);
+  machine.prepare();  // HOME knows nothing of attempt 1
+  safe.put(home_file(1, 10), std::vector<std::byte>(4096));
+  EXPECT_FALSE(machine.mirror.run());
+  EXPECT_EQ(safe.get(home_file(1, 10)).size(), 4096U);
+}
+
+// A mistyped name, or a volume that is not mounted.
+TEST_F(Mirrors, ADirectoryThatIsMissingIsNoSuccess) {
+  Machine machine(quick, safe);
+  EXPECT_THROW(machine.bring_home(), IoError);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  machine.bring_home();
+  quick = {};
+  EXPECT_THROW(machine.bring_home(), IoError);
+}
+
+// A mirror that stays waits for the directory to come, and nothing is lost if it never comes.
+TEST_F(Mirrors, ADirectoryThatHasGoneIsNotHome) {
+  for (const bool seen : {false, true}) {
+    MemoryFileSystem disk;
+    Machine machine(disk, safe);
+    Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+    if (seen) machine.start_trainer();
+    EXPECT_FALSE(mirror.turn());
+    disk = {};
+    mirror.finish();
+    EXPECT_EQ(mirror.run(), !seen);
+    // What an earlier process has prepared was there.
+    mirror.add_earlier_claim(1);
+    EXPECT_FALSE(mirror.run());
+  }
 }
 
 TEST_F(Mirrors, ACopyThatRottedIsReplacedAtTheNextStart) {

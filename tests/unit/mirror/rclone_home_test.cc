@@ -98,7 +98,7 @@ TEST_F(Rclone, ADamagedCheckpointDoesNotGoHome) {
     bytes.seekp(static_cast<std::streamoff>(kToyBlock + 9));
     bytes.put('!');
   }
-  machine.mirror.run();
+  EXPECT_FALSE(machine.mirror.run());
   EXPECT_EQ(machine.mirror.record().newest, good);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "holdfast/base/log.h"
 #include "holdfast/mirror/rclone_home.h"
@@ -72,6 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Storm{"away", Op::open_directory, ENOTCONN}, Storm{"refuses", Op::create, EACCES},
                     Storm{"read_only", Op::rename_new, EROFS}, Storm{"listing_errs", Op::list, EIO},
                     Storm{"does_not_flush", Op::sync_file, EIO},
+                    Storm{"does_not_flush_names", Op::sync_directory, EIO},
                     Storm{"cannot_be_read_back", Op::read, ESTALE}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -187,6 +189,68 @@ TEST_F(Home, GetsItsCopyOnceTheRunDirectoryCanBeReadAgain) {
   mirror.run();
   EXPECT_EQ(sick.faults_fired(), 3);
   EXPECT_EQ(safe.get(home_file(1, 10)), quick.get(dir_file(1, 10)));
+}
+
+// A name that a sync could not write is made once more: a later sync says nothing about it.
+TEST_F(Home, ThatLostANameGetsItAgain) {
+  int commits = 0;  // the sync behind the copy's rename
+  for (const bool fails : {false, true}) {
+    MemoryFileSystem disk;
+    MemoryFileSystem store;
+    FaultFileSystem weather(store);
+    Machine machine(disk, weather);
+    machine.prepare();
+    machine.start_trainer();
+    machine.save(10);
+    Mirror mirror(machine.files, machine.verifier, *machine.home, {.directory = kDir}, machine.pace);
+    mirror.add_claims({1});
+    mirror.finish();
+    int syncs = 0;
+    weather.set_hook([&](const Operation& operation) {
+      if (operation.kind == Op::sync_directory) ++syncs;
+      if (operation.kind == Op::rename_new && !fails) commits = syncs + 1;
+    });
+    weather.clear_log();
+    if (fails) weather.fail(Op::sync_directory, commits, EIO);
+    EXPECT_TRUE(mirror.run());
+    EXPECT_EQ(weather.faults_fired(), fails ? 1 : 0);
+    EXPECT_EQ(weather.count(Op::rename_new), fails ? 3 : 1);
+    EXPECT_EQ(mirror.record().newest, (FileId{.attempt = 1, .step = 10}));
+    EXPECT_TRUE(store.crash().exists(home_file(1, 10)));
+    EXPECT_EQ(store.crash().get(home_file(1, 10)), disk.get(dir_file(1, 10)));
+  }
+}
+
+// A trainer that is restarted meanwhile needs a further claim.
+TEST_F(Home, ThatFailsToFlushOnceCanBeClaimedFurther) {
+  for (const int nth : {1, 2}) {  // of `attempts`, and of the run directory
+    MemoryFileSystem store;
+    FaultFileSystem weather(store);
+    Machine machine(quick, weather);
+    EXPECT_EQ(machine.home->claim(5), 5U);
+    weather.fail(Op::sync_directory, nth, EIO);
+    EXPECT_THROW(machine.home->claim(6), IoError);
+    EXPECT_EQ(machine.home->claim(6), 7U);
+    machine.home->check_not_superseded();
+    EXPECT_TRUE(store.crash().exists(kHome + "/attempts/7"));
+  }
+}
+
+// The folder below a mount point is not HOME, whatever lies there.
+TEST_F(Home, WhoseVolumeHasGoneIsWaitedFor) {
+  FaultFileSystem weather(safe);
+  Machine machine(quick, weather);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(10);
+  weather.fail(Op::sync_file, 1, EIO);
+  EXPECT_THROW(machine.bring_home(), IoError);
+  MemoryFileSystem volume = std::exchange(safe, MemoryFileSystem());
+  safe.open_directory(kHome, true)->open_directory("attempts", true);
+  EXPECT_THROW(machine.bring_home(), IoError);
+  safe = std::move(volume);
+  machine.bring_home();
+  EXPECT_TRUE(safe.exists(home_file(1, 10)));
 }
 
 // No other machine is to blame, and `holdfast status` shows why nothing goes home.

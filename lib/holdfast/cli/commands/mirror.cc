@@ -31,8 +31,9 @@ HOME belongs to one run on one machine at a time: the mirror claims it. It ends 
 claimed it since. SIGTERM: the newest checkpoint may still get home, within HOLDFAST_TERM_GRACE.
 One mirror serves a DIR: a second one on this machine is refused.
 
-Exit code: 0: the newest checkpoint is home. 2: refused: another mirror on this machine brings DIR home. 75: it was
-told to stop before. 76: another machine owns HOME.
+Exit code: 0: the newest checkpoint is home. 2: refused: another mirror on this machine brings DIR home; with --once
+also: HOME or DIR is not there, or fails. 75: it was told to stop before, the newest checkpoint is damaged, or DIR has
+gone. 76: another machine owns HOME.
 
 Example:
   holdfast mirror /nvme/run1 --to /mnt/efs/run1)";

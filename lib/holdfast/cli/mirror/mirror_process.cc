@@ -63,7 +63,7 @@ class MirrorProcess::Served {
         }
         const int code = mirror_until_told();
         if (run_.told_to_stop()) return code;
-        answer_end();
+        answer_end(code);
         // run() has returned because it was told that nothing newer comes. A new trainer may come all the
         // same.
         run_.pace().wait(std::chrono::milliseconds(100));
@@ -138,8 +138,9 @@ class MirrorProcess::Served {
     if (standby_ && run_.a_trainer_began()) shared_.started = true;
   }
 
-  void answer_end() {
-    if (!ending_.empty()) answer(std::exchange(ending_, {}), 0, "");
+  void answer_end(int code) {
+    if (ending_.empty()) return;
+    answer(std::exchange(ending_, {}), code, code == 0 ? "" : "the newest checkpoint is not home");
   }
 
   void answer(const std::string& serial, int code, const std::string& text) {

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
@@ -195,12 +197,13 @@ void MirrorRun::give_way() {
 int MirrorRun::mirror() {
   hold_copies();
   try {
-    mirror_.run();
+    if (mirror_.run()) return 0;
   } catch (const MirrorStopped&) {
-    log_warning("the newest checkpoint of {} is not home", request_.directory);
-    return static_cast<int>(ExitCode::interrupted);
   }
-  return 0;
+  // A supervisor asks again and again.
+  if (!std::exchange(said_not_home_, true))
+    log_warning("the newest checkpoint of {} is not home", request_.directory);
+  return static_cast<int>(ExitCode::interrupted);
 }
 
 PreparedStart MirrorRun::prepare() {

@@ -47,8 +47,8 @@ class MirrorRun {
   // `also`: called whenever the mirror is polled.
   explicit MirrorRun(const MirrorRequest& request, std::function<void()> also = {});
 
-  // 0: the newest checkpoint is home. 75: it was told to stop before. RefusedError: another mirror on this
-  // machine does it.
+  // 0: the newest checkpoint is home. 75: it was told to stop before, or that one is damaged, or gone.
+  // RefusedError: another mirror on this machine does it.
   int mirror();
   // Waits for HOME; then without it, from a good checkpoint in the run directory. RefusedError: a supervisor
   // on this machine does it.
@@ -82,6 +82,7 @@ class MirrorRun {
   std::optional<SteadyTime> end_;  // after a signal
   SteadyTime next_look_{};         // at the trainer, after a signal
   bool preparing_ = false;
+  bool said_not_home_ = false;
   TrainerSigns trainer_;
   LocalLock copies_lock_;
   LocalLock starts_lock_;
