@@ -41,7 +41,7 @@ work_behind() {
     tally build cuda/build 3600 ninja -C "$gpu" -k 0 cuda_half
   fi
   ((!kernels)) || tally script kernels 3600 tests/kernels/run "$main"
-  ! due thread_safety of_core_by_day || source_check thread_safety 1200
+  ! due thread_safety by_night of_core_by_day || source_check thread_safety 1200
   ! due tidy by_night of_core_by_day in_time || source_check tidy 3600 $( ((!torch)) || echo --all)
 }
 ready() {  # <lane>: waits until the work behind is done with it. False: it was left out
