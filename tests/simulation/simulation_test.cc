@@ -29,9 +29,12 @@ constexpr std::uint64_t kRealStoresOfADay = kSanitized ? 100 : 2'000;
 constexpr std::uint64_t kRealStoresOfANight = 100'000;
 constexpr std::uint64_t kMostOfANight = 100'000;  // for one planted bug
 
+// tests/mutations asks for few seeds.
+const char* const few = std::getenv("HOLDFAST_TEST_SEEDS");
+
 TEST(Simulation, KeepsAllPromises) {
   counted = {};
-  const Search search = search_seeds(1, nightly() ? kOfANight : kOfADay);
+  const Search search = search_seeds(1, few != nullptr ? std::stoull(few) : nightly() ? kOfANight : kOfADay);
   EXPECT_EQ(search.broken, "");
   std::cout << search.seeds << " seeds, " << counted.attempts << " attempts, " << counted.commits
             << " commits, " << counted.events << " events and " << counted.quiet_steps << " quiet steps\n";
@@ -39,7 +42,7 @@ TEST(Simulation, KeepsAllPromises) {
     std::cout << "  " << name_of(static_cast<Promise>(promise)) << " " << counted.promises[promise] << "\n";
     // A promise whose condition no seed meets proves nothing.
     const bool triggered = counted.promises[promise] > 0;
-    EXPECT_TRUE(triggered || kSanitized) << name_of(static_cast<Promise>(promise));
+    EXPECT_TRUE(triggered || kSanitized || few != nullptr) << name_of(static_cast<Promise>(promise));
   }
 }
 
