@@ -69,6 +69,14 @@ const Question kQuestions[] = {
        world.step(3s);
        EXPECT_EQ(world.begun(), before);
        EXPECT_TRUE(world[0].says(Remark::too_late));
+
+       Measured evaluating(1);
+       evaluating.step();
+       evaluating.call(EvaluationBegun{evaluating.at});
+       evaluating.give(0, evaluating.end(2, 15s));
+       evaluating.give(0, evaluating.end(1, 2s, true));
+       evaluating.pass(3s);
+       EXPECT_NE(evaluating[0].written.back(), evaluating.at);
      }},
     {4, "the vote at the end counts no further step",
      [] {
@@ -175,18 +183,24 @@ const Question kQuestions[] = {
          EXPECT_EQ(world.durable, world.at) << ranks << " ranks";
        }
      }},
-    {13, "a request that an evaluation's image has served is not served again",
+    {13, "what an evaluation's image has served is not served again, and the interval counts from it",
      [] {
-       Measured world(1);
-       world.step();
-       world.call(EvaluationBegun{world.at});
-       world.give(0, NoticeHeard{.source = 2, .kind = NoticeKind::checkpoint_now});
-       world.pass(30s);
-       EXPECT_EQ(world.durable, world.at);
-       world.call(EvaluationEnded{});
-       const std::size_t before = world.begun();
-       world.step();
-       EXPECT_EQ(world.begun(), before);
+       for (const NoticeKind asked : {NoticeKind::checkpoint_now, NoticeKind::at_risk}) {
+         Measured world(1);
+         world.step();
+         world.call(EvaluationBegun{world.at});
+         world.give(0, NoticeHeard{.source = 2, .kind = asked});
+         world.pass(30s);
+         const run::Step saved = world.at;
+         EXPECT_EQ(world.durable, saved);
+         world.call(EvaluationEnded{});
+         const std::size_t before = world.begun();
+         world.step();
+         EXPECT_EQ(world.begun(), before);
+         if (asked == NoticeKind::checkpoint_now) continue;
+         while (world.durable == saved && world.at < saved + 200) world.step();
+         EXPECT_EQ(world.durable, saved + 50) << "every 100 steps, halved";
+       }
      }},
     {14, "a request without room is told, and served once there is room",
      [] {

@@ -179,21 +179,4 @@ TEST(Pressure, AStopWaitsForTheOnlyImageAndCommitsItsOwnStep) {
   EXPECT_EQ(run.checkpointer.last_durable().step, 2);
 }
 
-TEST(Pressure, AFailedWriteMakesRoomForTheNext) {
-  Volume volume;
-  CapturedLog log;
-  Attempt run(volume.options({SaveEvery::steps(1)}));
-  SlowDisk disk(volume);
-  volume.faults.fail(Op::sync_file, 1, EIO);
-  run.step();
-  const SaveHandle bad = run.decision.save;
-  disk.await(1);
-  EXPECT_FALSE(run.step().saved);
-  disk.finish(2);
-  EXPECT_EQ(bad.wait(), SaveStatus::failed);
-  EXPECT_TRUE(run.step().saved);
-  EXPECT_EQ(run.decision.save.wait(), SaveStatus::durable);
-  EXPECT_EQ(run.checkpointer.figures().failed, 1);
-}
-
 }}  // namespace holdfast::test

@@ -56,18 +56,6 @@ TEST_F(Noticed, APauseEndsWithAWithdrawalAndTheNextNoticeIsHeard) {
   EXPECT_EQ(begun, 3);
 }
 
-TEST_F(Noticed, WaitsAfterTheFirstCommitWhereThatIsThePolicy) {
-  options.notices.on_notice = OnNotice::wait;
-  start_measured();
-  const SteadyTime deadline = now() + 120s;
-  announcer.deadline(deadline);
-  EXPECT_TRUE(step().saved);
-  EXPECT_FALSE(run->decision.stop);
-  EXPECT_EQ(begun, 1);
-  EXPECT_GE(now(), deadline + 60s);
-  EXPECT_EQ(durable(), 11);
-}
-
 TEST_F(Noticed, LeavesAfterTheCommitWhereThatIsThePolicy) {
   options.notices.on_notice = OnNotice::exit;
   start_measured();
@@ -79,16 +67,6 @@ TEST_F(Noticed, LeavesAfterTheCommitWhereThatIsThePolicy) {
   EXPECT_EQ(run->checkpointer.finish(), 75);
   EXPECT_EQ(run->checkpointer.stop_reason(), "the end is near");
   EXPECT_EQ(durable(), 12);
-}
-
-TEST_F(Noticed, AWithdrawalBeforeTheNextStepIsAsIfNothingHadBeen) {
-  options.notices.on_notice = OnNotice::exit;
-  start_measured();
-  announcer.deadline(now() + 120s);
-  announcer.withdraw();
-  EXPECT_FALSE(run->checkpointer.tick());
-  EXPECT_FALSE(step().stop);
-  EXPECT_EQ(run->checkpointer.finish(), 0);
 }
 
 TEST_F(Noticed, TheProgramMayDecide) {
@@ -137,15 +115,6 @@ TEST_F(Noticed, OnASlowVolumeTheOlderCheckpointStays) {
   EXPECT_EQ(durable(), 10);
   EXPECT_THAT(log.text(), HasSubstr("no time for a save of step 12, which takes about 3m 20s: 1m 58s left; "
                                     "step 10 is the newest that is durable"));
-}
-
-TEST_F(Noticed, PeriodicSavesAreNotBegunThenEither) {
-  commit = 200s;
-  options.every = {SaveEvery::steps(3)};
-  start_measured();
-  announcer.deadline(now() + 120s);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(step().saved);
-  EXPECT_EQ(begun, 0);
 }
 
 TEST_F(Noticed, ANoticeWithoutATimeIsOfAlmostTwoMinutes) {
@@ -362,13 +331,6 @@ TEST_F(Noticed, ADeadlineWhileTheVolumeIsWaitedForDoesNotEndTheWait) {
   volume.clock.plan(30s, [&] { announcer.deadline(now() + 120s); });
   volume.clock.plan(60s, [&] { volume.disk.mount("/other"); });
   EXPECT_TRUE(checkpointer.resume().fresh);
-}
-
-TEST_F(Noticed, BeforeASaveWasMeasuredOneIsTriedAtOnce) {
-  start();
-  step();
-  announcer.deadline(now() + 120s);
-  EXPECT_TRUE(step().saved);
 }
 
 // Steps of 2 s, and an interval of 5 min.

@@ -5,7 +5,6 @@
 #include <cerrno>
 
 #include "noticed.h"
-#include "together.h"
 
 namespace holdfast::test { namespace {
 
@@ -28,20 +27,6 @@ TEST(GaveUpEnd, ARunThatGaveUpSavingHasFailedAlsoInsideAnUpdate) {
   EXPECT_EQ(run.checkpointer.finish(), 74);
   EXPECT_EQ(run.checkpointer.last_durable().step, 1);
   EXPECT_THAT(run.checkpointer.stop_reason(), StartsWith("no save has succeeded for"));
-}
-
-TEST_F(Together, ARunThatGaveUpSavingHasFailedAlsoInsideAnUpdateOfOneRank) {
-  CapturedLog log;
-  options.every = SaveEvery::steps(2);
-  options.writing.give_up_unsaved = 10min;
-  step_time = 1min;
-  live(2, [&](Member& one) {
-    if (one.rank == 0) volume->faults.fail(Op::sync_file, 1, EIO, {.for_ever = true});
-    one.train_to(100);
-    if (one.rank == 1) one.checkpointer->before_update();
-    one.finish();
-  });
-  expect_all_ended(74);
 }
 
 }}  // namespace holdfast::test

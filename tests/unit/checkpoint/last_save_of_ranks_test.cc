@@ -19,25 +19,6 @@ class LastSaveOfRanks : public Together, public testing::WithParamInterface<int>
 };
 INSTANTIATE_TEST_SUITE_P(See, LastSaveOfRanks, testing::Values(1, 2));
 
-// A step that took long once, such as the first after a compilation.
-TEST_P(LastSaveOfRanks, IsMadeAlthoughAnEarlyStepWasSlow) {
-  commits_take(5s);
-  live(2, [](Member& one) {
-    one.train_to(2);
-    one.step_time = 40s;
-    one.train_to(3);
-    one.step_time = 2s;
-    if (one.rank == 0) one.checkpointer->request_save();
-    one.train_to(10);
-    if (one.rank == 1) one.announcer.stop(one.clock.now() + 25s);
-    one.train_to(30);
-    one.finish();
-  });
-  expect_all_ended(75);
-  EXPECT_LT(member(0).source.step(), 13);
-  EXPECT_EQ(member(0).checkpointer->last_durable().step, member(0).source.step());
-}
-
 TEST_P(LastSaveOfRanks, IsLeftOutWithoutTimeForIt) {
   commits_take(30s);
   live(2, [](Member& one) {

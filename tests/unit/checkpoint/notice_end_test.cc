@@ -65,15 +65,6 @@ TEST_F(Noticed, AStopWithoutTimeForASaveDoesNotBeginOne) {
                         "is the newest that is durable"));
 }
 
-TEST_F(Noticed, AStopWhoseSaveFailsIsAnInterruptionIfSomethingStands) {
-  start_measured();
-  step();
-  announcer.stop(now() + 25s);
-  volume.faults.fail(Op::create, 1, ENOSPC, {.for_ever = true});
-  EXPECT_TRUE(step().stop);
-  EXPECT_EQ(run->checkpointer.finish(), 75);
-}
-
 TEST_F(Noticed, ThatThereWasNoTimeIsSaidForEveryNotice) {
   commit = 200s;
   start_measured();
@@ -104,17 +95,6 @@ TEST_F(Noticed, ANoticeInFinishChangesNothingAboutACompleteRun) {
   EXPECT_EQ(durable(), 1);
 }
 
-TEST_F(Noticed, ACompleteRunTriesItsLastSaveHoweverNearTheEndIs) {
-  for (const bool hibernates : {false, true}) {
-    start_measured();
-    step();
-    announcer.deadline(now() + 5s, hibernates);  // a commit takes 10 s
-    EXPECT_EQ(run->checkpointer.finish(), 0) << hibernates;
-    EXPECT_EQ(durable(), run->source.step());
-    EXPECT_EQ(run_state(volume).phase, RunPhase::complete);
-  }
-}
-
 TEST_F(Noticed, ACompleteRunWaitsForItsLastSaveThoughADeadlinePasses) {
   for (const bool hibernates : {false, true}) {
     start();
@@ -131,26 +111,6 @@ TEST_F(Noticed, ACompleteRunWaitsForItsLastSaveThoughADeadlinePasses) {
     later.join();
     EXPECT_EQ(durable(), run->source.step());
   }
-}
-
-TEST_F(Noticed, AnEvaluationIsCommittedAlthoughTheWriteOnItsWayFails) {
-  start_measured();
-  step();
-  Gate gate;
-  std::atomic<int> writes{0};
-  volume.faults.set_hook([&](const Operation& operation) {
-    if (of_checkpoint(operation, Op::sync_file) && ++writes == 1) {
-      volume.faults.fail(Op::sync_file, 1, EIO);  // this very one
-      gate.pass();
-    }
-  });
-  const SaveHandle before = run->checkpointer.save();
-  gate.await_arrival();
-  const Checkpointer::EvaluationScope scope(run->checkpointer);
-  gate.open();
-  EXPECT_EQ(before.wait(), SaveStatus::failed);
-  announcer.deadline(now() + 120s);
-  EXPECT_TRUE(soon([&] { return durable() == 11; })) << "nothing ticks";
 }
 
 TEST_F(Noticed, AnEvaluationIsTriedAgainEveryTwoSeconds) {
@@ -175,18 +135,6 @@ TEST_F(Noticed, AnEvaluationIsTriedAgainEveryTwoSeconds) {
   EXPECT_EQ(begun, 2);
   volume.faults.clear_faults();
   EXPECT_TRUE(in_two_seconds_or_later([&] { return durable() == 11; }));
-}
-
-TEST_F(Noticed, ASaveInsideThatFailsIsTriedAgainAtATick) {
-  commit = {};
-  start_measured();
-  step();
-  const Checkpointer::EvaluationScope scope(run->checkpointer);
-  volume.faults.fail(Op::reserve, 1, ENOSPC);
-  EXPECT_EQ(run->checkpointer.save().wait(), SaveStatus::failed);
-  run->checkpointer.request_stop("enough");
-  EXPECT_TRUE(run->checkpointer.tick());
-  EXPECT_TRUE(soon([&] { return durable() == 11; }));
 }
 
 TEST_F(AskedNoticed, WhoeverWaitsForAnImageIsNotDeaf) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <new>
 #include <thread>
 #include <vector>
 
@@ -45,11 +44,6 @@ class RetryInPause : public Together {
       one.finish();
     });
   }
-  // The votes in between advance the clock of rank 1.
-  void expect_two_seconds() {
-    ASSERT_GE(tries.size(), 2U);
-    EXPECT_GE(tries[1] - tries[0], 1900ms);
-  }
   CapturedLog log;
   std::atomic<std::int64_t> begun{0};  // saves of rank 0
   std::vector<SteadyTime> tries;
@@ -57,24 +51,8 @@ class RetryInPause : public Together {
 
 TEST_F(RetryInPause, SeveralRanksWaitTwoSeconds) {
   pause_with_failures();
-  expect_two_seconds();
-}
-
-// The same without other ranks.
-TEST_F(Noticed, ALastSaveThatFailsInAPauseIsTriedAgainAfterTwoSeconds) {
-  options.notices.on_notice = OnNotice::wait;
-  start_measured();
-  std::vector<SteadyTime> tries;
-  run->source.on_copy = [&] {
-    tries.push_back(now());
-    if (tries.size() < 3) throw std::bad_alloc();
-  };
-  announcer.deadline(now() + 120s);
-  step();
-  ASSERT_EQ(tries.size(), 3U);
-  EXPECT_GE(tries[1] - tries[0], 2s);
-  EXPECT_GE(tries[2] - tries[1], 2s);
-  EXPECT_EQ(durable(), 11);
+  ASSERT_GE(tries.size(), 2U);
+  EXPECT_GE(tries[1] - tries[0], 1900ms) << "the votes in between advance the clock of rank 1";
 }
 
 }}  // namespace holdfast::test

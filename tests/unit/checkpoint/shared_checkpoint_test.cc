@@ -315,22 +315,6 @@ TEST_F(SharedCheckpoint, AShareThatHangsDoesNotEatTheTimeThatIsLeft) {
   expect_whole();
 }
 
-TEST_F(SharedCheckpoint, AnAnnouncedEndIsPlannedByRankZeroForAll) {
-  options.every = {};
-  live(3, [](Member& one) {
-    one.train_to(5);
-    if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
-    one.train_to(60);
-    one.finish();
-  });
-  expect_all_ended(0);
-  EXPECT_TRUE(wrote(2));
-  ASSERT_GE(member(0).saved.size(), 2U);
-  EXPECT_EQ(member(0).saved, member(1).saved);
-  EXPECT_EQ(member(0).checkpointer->figures().failed, 0);
-  expect_whole();
-}
-
 TEST_F(SharedCheckpoint, AStopIsSavedByAll) {
   options.every = {};
   live(3, [](Member& one) {

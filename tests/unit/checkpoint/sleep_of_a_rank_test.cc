@@ -1,29 +1,8 @@
-// The machine of one rank hibernates: all ranks save at once and train on, because it wakes up.
+// The machine of one rank hibernates: its sleep hides no end, and is none.
 #include "noticed.h"
 #include "together.h"
 
 namespace holdfast::test { namespace {
-
-using testing::Not;
-
-// Whichever rank hears of it.
-class SleepOfARank : public Together, public testing::WithParamInterface<int> {};
-
-TEST_P(SleepOfARank, IsSavedForAndTrainedThrough) {
-  CapturedLog log;
-  live(3, [](Member& one) {
-    one.train_to(5);
-    if (one.rank == GetParam()) one.announcer.deadline(one.clock.now() + 60s, true);
-    one.train_to(60);
-    one.finish();
-  });
-  expect_all_ended(0);
-  ASSERT_EQ(member(0).saved.size(), 1U) << "one, at once";
-  EXPECT_LE(member(0).saved.front(), 8);
-  EXPECT_THAT(log.text(), Not(HasSubstr("pausing")));
-}
-
-INSTANTIATE_TEST_SUITE_P(Hears, SleepOfARank, testing::Values(0, 1, 2));
 
 // The end of one machine is planned for, though another only sleeps.
 TEST_F(Together, AnEndBeatsAnotherRanksSleep) {

@@ -147,21 +147,4 @@ TEST_F(ShortSteps, AnEvaluationBetweenVotesDividesNobody) {
   EXPECT_THAT(codes(), Each(75));
 }
 
-// A save at once, steps, a save just before the end, and a pause; the machine lives, and they go on.
-TEST_F(ShortSteps, AnAnnouncedEndIsPlannedByRankZeroForAll) {
-  step_time = 100ms;
-  live(3, [](Member& one) {
-    one.train_to(155);
-    if (one.rank == 2) one.announcer.deadline(one.clock.now() + 60s);
-    one.train_to(2000);
-    one.finish();
-  });
-  expect_all_ended(0);
-  EXPECT_THAT(steps(), Each(2000));
-  ASSERT_EQ(member(0).saved.size(), 2U);
-  EXPECT_EQ(member(0).saved[0], member(2).saved.at(0)) << "in the pause rank 0 alone has a handle";
-  EXPECT_LE(member(0).saved[0], 155 + 10 + 3) << "a vote, rank 0's answer, and the save";
-  EXPECT_THAT(member(0).saved[1], AllOf(testing::Ge(155 + 500), testing::Lt(155 + 600)));
-}
-
 }}  // namespace holdfast::test
