@@ -110,6 +110,28 @@ TEST(Hibernation, CommitsAtOnceAndTrainsOnUnderEveryPolicy) {
   }
 }
 
+TEST(WithoutCommit, OnlyWhatNeedsNoneIsLeft) {
+  struct Row {
+    Move planned, kept_by_train_on, kept_by_wait;
+  };
+  for (const Row& row :
+       {Row{Move::train, Move::train, Move::train}, Row{Move::commit, Move::train, Move::train},
+        Row{Move::last_commit, Move::train, Move::wait}, Row{Move::wait, Move::wait, Move::wait},
+        Row{Move::stop, Move::stop, Move::stop}, Row{Move::go_on, Move::go_on, Move::go_on}}) {
+    for (const bool covered : {false, true}) {
+      const Plan on_training =
+          without_commit({.move = row.planned}, {.covered = covered}, OnNotice::train_on);
+      const Plan waiting = without_commit({.move = row.planned}, {.covered = covered}, OnNotice::wait);
+      EXPECT_EQ(on_training.move, row.kept_by_train_on);
+      EXPECT_EQ(waiting.move, row.kept_by_wait);
+      for (const Plan& left : {on_training, waiting}) {
+        EXPECT_EQ(left.too_late, !covered);
+        EXPECT_FALSE(left.room);
+      }
+    }
+  }
+}
+
 TEST(Stop, CommitsWhereThereIsTime) {
   EXPECT_EQ(plan_for_stop(kStart, kStart + 25s, kCosts, {}).move, Move::stop);
   EXPECT_FALSE(plan_for_stop(kStart, kStart + 25s, kCosts, {}).too_late);
