@@ -264,8 +264,11 @@ TEST_F(PruneCommand, ADamagedNewestIsNotHome) {
   EXPECT_EQ(prune({"--keep", "last=2", "--home", home}).exit_code, 75);
 }
 
-// A trainer of `supervise` in short: the hook of its end may end the fleet.
-TEST_F(PruneCommand, ADamagedLastCheckpointRunsNoHook) {
+// The trainers of `supervise` in short.
+class SupervisedMirror : public PruneCommand {};
+
+// The hook of its end may end the fleet.
+TEST_F(SupervisedMirror, ADamagedLastCheckpointRunsNoHook) {
   const fs::path hook = folder_.path() / "hook";
   const fs::path made = folder_.path() / "made";
   train(made, 4);
@@ -280,6 +283,30 @@ TEST_F(PruneCommand, ADamagedLastCheckpointRunsNoHook) {
   EXPECT_EQ(ended.exit_code, 75) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("--on-complete does not run"));
   EXPECT_FALSE(fs::exists(hook));
+}
+
+// A wrapper that starts it again would end the machine that owns the run.
+TEST_F(SupervisedMirror, ATakenOverRunThatIsToldToStopEndsWith76) {
+  const fs::path home = folder_.path() / "home";
+  const fs::path made = folder_.path() / "made";
+  const fs::path go = folder_.path() / "go";
+  train(made, 4);
+  Subprocess supervise({HOLDFAST_BIN_DIR "/holdfast", "supervise", "--directory", run().native(), "--mirror",
+                        home.native(), "--", "/bin/sh", "-c",
+                        "trap 'sleep 1; exit 75' TERM; until [ -e '" + go.native() +
+                            "' ]; do sleep 0.05; done; cp -r '" + made.native() + "/.' '" + run().native() +
+                            "'; while :; do sleep 0.1; done"});
+  ASSERT_TRUE(supervise.wait_until([&] {
+    return supervise.err().find("supervising process") != std::string::npos;
+  })) << supervise.err();
+  const Ended takeover = Subprocess({HOLDFAST_BIN_DIR "/holdfast", "takeover", home.native()}).wait();
+  ASSERT_EQ(takeover.exit_code, 0) << takeover.err;
+  write_text(go, "");  // the mirror looks for newer claims behind each copy
+  ASSERT_TRUE(supervise.wait_until([&] { return supervise.err().find("gets SIGTERM") != std::string::npos; }))
+      << supervise.err();
+  supervise.send(SIGTERM);
+  const Ended ended = supervise.wait();
+  EXPECT_EQ(ended.exit_code, 76) << ended.err;
 }
 
 TEST_F(PruneCommand, AHomeWhoseMirrorLivesIsLeftAlone) {

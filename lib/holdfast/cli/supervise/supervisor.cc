@@ -96,7 +96,7 @@ int Supervisor::run() {
     }
     before = news();
   }
-  if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
+  if (asked_to_stop_) return end(static_cast<int>(ExitCode::interrupted), true);
   for (;; before = news()) {
     // A standby's trainer claims HOME by itself, when the run is free.
     if (const auto refused = stands_by_ ? std::nullopt : prepare()) return *refused;
@@ -135,18 +135,15 @@ int Supervisor::run() {
                                                    .deadline_left = time_left(after)});
     log_info(verdict.text);
     if (life.complete) return complete();
-    if (verdict.resumable && slurm_job_) return leave(verdict.code);
+    if (verdict.resumable && slurm_job_) return end(verdict.code, true);
     if (verdict.gave_up) return give_up(verdict.code, verdict.text);
-    if (!verdict.restart) {
-      bring_home();
-      return life.ending.code();
-    }
+    if (!verdict.restart) return end(life.ending.code(), false);
     pause(child, verdict.delay, life.handed_over);
     // Another machine may have claimed the run during the delay.
     const RunNews now = news();
     if (asked_to_stop_) {
       log_info("asked to stop while nothing ran; not started again");
-      return leave(life.ending.code());
+      return end(life.ending.code(), true);
     }
     if (const AttemptWord* const other = stands_by_ ? nullptr : account_.newer_attempt(now)) {
       log_info("{} has taken the run over; not started again", to_text(*other));
@@ -381,10 +378,13 @@ int Supervisor::put_back(int code) {
   return run_on_give_up(code, "Slurm job " + slurm_job_->name + " could not be requeued");
 }
 
-// The run is not complete.
-int Supervisor::leave(int code) {
-  bring_home();
-  return put_back(code);
+// The run is not complete. Whatever the command ended with: the code of a run that another machine has taken
+// over tells every wrapper not to start it again, which would end that machine.
+int Supervisor::end(int code, bool back_to_queue) {
+  if (bring_home() == static_cast<int>(ExitCode::superseded)) {
+    return run_on_give_up(static_cast<int>(ExitCode::superseded), "another machine has taken the run over");
+  }
+  return back_to_queue ? put_back(code) : code;
 }
 
 int Supervisor::complete() {
@@ -401,8 +401,8 @@ int Supervisor::complete() {
 }
 
 int Supervisor::give_up(int code, const std::string& reason) {
-  bring_home();
-  return run_on_give_up(code, reason);
+  const int home = bring_home();
+  return run_on_give_up(home == static_cast<int>(ExitCode::superseded) ? home : code, reason);
 }
 
 int Supervisor::run_on_give_up(int code, const std::string& reason) {

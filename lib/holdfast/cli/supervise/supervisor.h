@@ -79,7 +79,7 @@ class Supervisor {
   std::optional<int> prepare();
   int bring_home();
   int put_back(int code);
-  int leave(int code);
+  int end(int code, bool back_to_queue);
   int complete();
   int give_up(int code, const std::string& reason);
   int run_on_give_up(int code, const std::string& reason);

@@ -26,7 +26,7 @@ std::optional<int> Supervisor::prepare() {
     }
     // No signal tells that an answer has come, so it is asked for often.
     heard(inbox_.wait(20ms), nullptr);
-    if (asked_to_stop_) return leave(static_cast<int>(ExitCode::interrupted));
+    if (asked_to_stop_) return end(static_cast<int>(ExitCode::interrupted), true);
   }
 }
 
