@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 
 #include "together.h"
 
@@ -135,6 +137,27 @@ TEST_F(ResumeFrom, WhereTheWholeBranchIsDamagedTheStartingPointCountsAgain) {
   EXPECT_TRUE(again.resumed.branch);
 }
 
+// The start looks before the claim and after it.
+TEST_F(ResumeFrom, WhereTheBranchCannotBeReadAfterTheClaimTheFileElsewhereCounts) {
+  volume.disk.open_directory("/vol/other", true);
+  volume.disk.put(kOutside, volume.disk.get(volume.path(kFour)));
+  {
+    Attempt branch(from(kOutside));
+    branch.train_to(5);
+  }
+  bool claimed = false;
+  volume.faults.set_hook([&](const Operation& operation) {
+    claimed = claimed || operation.path.ends_with(claim_name(3));
+    if (claimed && operation.kind == Op::read && operation.path.ends_with("a0002.h5"))
+      throw IoError("read", operation.path, EIO, "bad sector");
+  });
+  Attempt again(from(kOutside));
+  EXPECT_TRUE(claimed);
+  EXPECT_EQ(again.resumed.step, 4) << "step 8 is of the abandoned branch";
+  EXPECT_EQ(again.resumed.checkpoint, kOutside);
+  EXPECT_TRUE(again.resumed.branch);
+}
+
 TEST_F(ResumeFrom, AStepThatNobodyBranchedFromIsRefused) {
   MemorySource source;
   EXPECT_THROW(Checkpointer(source, from("5")).resume(), RefusedError);
@@ -156,6 +179,46 @@ TEST_F(Together, ARepeatedChoiceGoesOnWithItsBranchOnAllRanks) {
     EXPECT_THAT(errors(), testing::Each(std::string()));
   }
   EXPECT_THAT(volume->checkpoints(), Not(Contains("step-000000000010-a0001.h5")));
+}
+
+// The file may be replaced while they start, by a job that writes the newest weights there.
+TEST_F(Together, AllRanksTakeTheSameWeights) {
+  options.every = {SaveEvery::steps(4)};
+  live(1, [](Member& one) { one.train_to(9); });
+  const std::vector<std::string> made = volume->checkpoints();
+  ASSERT_GE(made.size(), 2U);
+  constexpr char kWeights[] = "/vol/other/latest.h5";
+  volume->disk.open_directory("/vol/other", true);
+  volume->disk.put(kWeights, volume->disk.get(volume->path(made.front())));
+  options.directory = "/vol/tuned";
+  options.start.init_from = kWeights;
+  volume->faults.set_hook([&, done = std::make_shared<bool>(false)](const Operation& operation) {
+    if (std::exchange(*done, *done || operation.path.find("tuned/attempts/") != std::string::npos) || !*done)
+      return;
+    volume->disk.open_directory("/vol/other", false)->unlink("latest.h5");
+    volume->disk.put(kWeights, volume->disk.get(volume->path(made.back())));
+  });
+  std::vector<float> weights(2);
+  live(2, [&](Member& one) { weights[static_cast<std::size_t>(one.rank)] = one.source.weight(0); });
+  EXPECT_THAT(errors(), testing::Each(std::string()));
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// Of a large state, from its own view of the volume.
+TEST_F(Together, ARankThatReadsForLongIsWaitedFor) {
+  seers = 2;
+  options.every = {SaveEvery::steps(4)};
+  live(2, [](Member& one) { one.train_to(6); });
+  timeout = std::chrono::seconds(1);
+  before = [](Member& one) {
+    if (one.rank == 0) return;
+    one.view.set_hook([slept = std::make_shared<std::atomic<bool>>(false)](const Operation& operation) {
+      const bool state = operation.kind == Op::read && operation.path.find("step-") != std::string::npos;
+      if (state && !slept->exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    });
+  };
+  live(2, [](Member& one) { EXPECT_GT(one.resumed.step, 0); });
+  EXPECT_THAT(errors(), testing::Each(std::string()));
 }
 
 }}  // namespace holdfast::test

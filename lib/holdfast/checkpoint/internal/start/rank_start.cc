@@ -212,17 +212,18 @@ void RankStart::learn_host(int rank, const json& told, bool image) {
   hosts_.push_back(first == 0 && !why_not.empty() ? rank : static_cast<int>(first));
 }
 
-// The file that all load; null: none is needed. Nothing deletes it before the first commit.
+// The file that this rank has loaded, for all; null: none is needed. Nothing deletes a checkpoint of the run
+// before the first commit, but other programs may replace other files.
 std::unique_ptr<File> RankStart::file_to_share() const {
   const Resumed& resumed = run_.started.resumed;
-  std::filesystem::path path = run_.options.start.init_from;
-  if (!resumed.fresh) {
-    path = std::filesystem::path(resumed.checkpoint);
-    if (finder().outside().empty()) path = run_.options.directory / path;
-  }
-  if (path.empty()) return nullptr;
+  if (resumed.fresh) return finder().take_weights();
+  std::filesystem::path path(resumed.checkpoint);
+  if (finder().outside().empty()) path = run_.options.directory / path;
   auto file = run_.file_system.open_file(path, OpenMode::read);
   if (!file) throw IoError("open", path.native(), ENOENT, "it vanished while the ranks were starting");
+  if (index_digest(*file) != to_hex(run_.started.index)) {
+    throw IoError("read", path.native(), EIO, "it was replaced while the ranks were starting");
+  }
   return file;
 }
 
@@ -269,7 +270,7 @@ void RankStart::agree_on_bits() {
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
-    const json told = hear_at_start(run_, group_, rank, kReady, group_.channel().timeout());
+    const json told = hear_at_start(run_, group_, rank, kReady, kStartWait);  // it may read a large state
     throw_if_failed(told, rank);
     // Now, and not at the first save: all ranks read the same texts, so all of them end here.
     if (const std::string theirs = told.value("own", own); theirs != own) {

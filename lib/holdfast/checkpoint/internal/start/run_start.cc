@@ -209,7 +209,7 @@ std::optional<StartedRun> try_start(Run& run, const StartWait& wait, StartFinder
   Start start = finder.candidate(*started.store, found);
   finder.check(start);
   if (before_claim) before_claim(*started.store, found, start);
-  if (start.fresh) finder.start_fresh();
+  if (start.fresh) finder.start_fresh(world_size > 1);
   // Two states are never held: the verifier keeps this one and lets it go before it reads another, or reads
   // what lies in the run directory without keeping it.
   if (start.outside) {

@@ -90,7 +90,8 @@ StoreOptions StartFinder::store_options(const StartingPoint& point) const {
 }
 
 Start StartFinder::candidate(CheckpointStore& store, const Selection& selection) {
-  if (selection.has_grown) outside_.clear();
+  // Asked again after the claim, the answer may be another one: what grew from there could not be read again.
+  outside_ = selection.has_grown ? std::string() : point_.outside;
   Start start = outside_.empty() ? from_store(store, selection) : from_outside();
   if (selection.has_grown) {
     start.once_more = once_more(point_);
@@ -170,13 +171,13 @@ void StartFinder::check_untrained() const {
                    " before a fresh start; call resume() before the first update");
 }
 
-void StartFinder::start_fresh() {
+void StartFinder::start_fresh(bool for_others) {
   check_untrained();
   run_.stager.plan_ahead();  // refuses names and sizes that cannot be stored, before the claim
   const std::filesystem::path& path = run_.options.start.init_from;
   if (path.empty()) return;
   const std::string given = "init_from " + path.native() + ": ";
-  const auto file = open_given(run_.file_system, path, "init_from ");
+  auto file = open_given(run_.file_system, path, "init_from ");
   auto weights = weights_in(*file);
   if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
     throw RefusedError(given + rejection->reason);
@@ -186,6 +187,7 @@ void StartFinder::start_fresh() {
   } catch (const RefusedError& error) {
     throw RefusedError(given + error.what());
   }
+  if (for_others) weights_ = std::move(file);
 }
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const File& file) {

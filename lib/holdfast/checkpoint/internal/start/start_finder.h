@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -54,7 +55,9 @@ class StartFinder {
   // Throws UsageError if the training has begun already.
   void check_untrained() const;
   // Loads the weights of `init_from`, if there are any.
-  void start_fresh();
+  void start_fresh(bool for_others = false);
+  // `for_others`: the file that it has loaded; null if there is none.
+  std::unique_ptr<File> take_weights() { return std::move(weights_); }
   // The weights in a checkpoint or a safetensors file; the content decides which it is.
   std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);
 
@@ -70,6 +73,7 @@ class StartFinder {
   Run& run_;
   StartingPoint point_;
   std::filesystem::path outside_;
+  std::unique_ptr<File> weights_;
   std::future<void> reading_ahead_;
 };
 
