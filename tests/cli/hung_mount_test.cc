@@ -16,6 +16,8 @@
 #include <map>
 
 #include "cli/supervised.h"
+#include "holdfast/checkpoint/checkpointer.h"
+#include "support/memory_source.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -95,6 +97,18 @@ class HungMount : public testing::Test {
                 standstill_in("good/run/ledger-a0001.jsonl") + hang};
   }
 
+  static void make_checkpoint(const fs::path& run) {
+    CheckpointerOptions options;
+    options.directory = run;
+    options.every = {};
+    options.notices.hear_signals = false;
+    MemorySource source;
+    Checkpointer checkpointer(source, options);
+    checkpointer.resume();
+    while (source.step() < 4) checkpointer.after_step(source.train());
+    checkpointer.finish();
+  }
+
   TemporaryFolder folder_;
   std::map<std::string, std::string> environment_;
   const fs::path hung_ = folder_.path() / "hung";
@@ -137,6 +151,30 @@ TEST_F(HungMount, ThatHangsWhileTheCommandRunsStopsNoSignal) {
   EXPECT_TRUE(soon([&] { return !heard().empty(); })) << "it is passed on at once";
   EXPECT_EQ(wait().exit_code, 75) << err();
   EXPECT_THAT(err(), HasSubstr("does not answer"));
+}
+
+// Of `supervise --mirror`. What it says of another kind of outage holds: DIR has a good checkpoint.
+TEST_F(HungMount, AsHomeIsDoneWithoutAfterAWhile) {
+  const fs::path run = folder_.path() / "run";
+  const auto start_it = [&](const std::string& home) {
+    supervise(
+        {"--directory", run.native(), "--mirror", home, "--home-wait", "1s", "--directory-timeout", "1s"},
+        {"/bin/sh", "-c", "echo life >>'" + (folder_.path() / "lives").native() + "'; exit 64"});
+  };
+  start_it((hung_ / "home").native());
+  const Ended fresh = wait();
+  EXPECT_EQ(fresh.exit_code, 74) << fresh.err;
+  EXPECT_THAT(fresh.err, HasSubstr("a fresh start could train the run a second time"));
+  EXPECT_FALSE(there("lives"));
+  make_checkpoint(run);
+  start_it((hung_ / "home").native());
+  ASSERT_TRUE(soon([&] { return err().find("waiting until the newest") != std::string::npos; })) << err();
+  send(SIGTERM);
+  send(SIGINT);  // it waits no longer until all is home
+  const Ended alone = wait();
+  EXPECT_EQ(alone.exit_code, 64) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("the run goes on alone from step 4"));
+  EXPECT_TRUE(there("lives"));
 }
 
 TEST_F(HungMount, IsNamedInTheEvidenceOfAStall) {

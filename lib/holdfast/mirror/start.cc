@@ -32,6 +32,13 @@ class Patience {
   Pace& pace_;
 };
 
+void say_alone(const std::string& why, const PreparedStart& start, const std::filesystem::path& directory) {
+  log_warning(
+      "{}: the run goes on alone from step {} in {}. What it saves is not home, and counts only if no other "
+      "machine goes on with the run meanwhile",
+      why, start.newest->step, directory.native());
+}
+
 // A fetched file that is not what its name says.
 class FetchedBadly : public Error {
  public:
@@ -276,6 +283,20 @@ PreparedStart internal::try_start(FileSystem& file_system, Verifier& verifier,
   return internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).prepare();
 }
 
+PreparedStart go_alone_without(FileSystem& file_system, Verifier& verifier,
+                               const std::filesystem::path& directory, Home& home, Pace& pace) {
+  std::vector<AttemptNumber> claims;
+  PreparedStart start =
+      internal::StartTry(file_system, verifier, directory, home, pace, {}, claims).go_alone();
+  if (!start.newest) {
+    throw HomeError(home.name() + " does not answer, and there is no good checkpoint in " +
+                    directory.native() +
+                    ": a fresh start could train the run a second time beside another machine");
+  }
+  say_alone(home.name() + " does not answer", start, directory);
+  return start;
+}
+
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
                                         Duration patience, const StartChecks& checks) {
@@ -295,11 +316,8 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
             internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).go_alone();
         // A fresh start without a claim could train the run a second time beside another machine.
         if (!start.newest) throw;
-        log_warning(
-            "{}; it was away for {}: the run goes on alone from step {} in {}. What it saves is not home, "
-            "and "
-            "counts only if no other machine goes on with the run meanwhile",
-            error.what(), format_duration(patience), start.newest->step, directory.native());
+        say_alone(std::string(error.what()) + "; it was away for " + format_duration(patience), start,
+                  directory);
         return start;
       }
       if (!std::exchange(said, true)) {

@@ -51,6 +51,10 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
                                         Duration patience, const StartChecks& checks = {});
 
+// The same without a try, because HOME hangs. HomeError: there is no good checkpoint here.
+PreparedStart go_alone_without(FileSystem& file_system, Verifier& verifier,
+                               const std::filesystem::path& directory, Home& home, Pace& pace);
+
 // For a standby: brings the newest checkpoint of HOME into the run directory, and claims nothing in HOME. The
 // claim that writing needs in the run directory is made once for each object.
 // Errors: as above. Threads: one.

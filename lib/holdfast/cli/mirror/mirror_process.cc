@@ -9,8 +9,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -28,6 +31,7 @@ constexpr std::size_t kLongestMessage = 4096;
 constexpr char kStart = 's';
 constexpr char kEnd = 'e';
 constexpr char kSuperseded = 'x';
+constexpr Duration kLookAtActivity = std::chrono::milliseconds(500);
 
 std::optional<std::string> receive(int socket) {
   std::array<char, kLongestMessage> buffer;
@@ -39,6 +43,20 @@ std::optional<std::string> receive(int socket) {
 void send_text(int socket, const std::string& text) {
   const std::string cut = text.substr(0, kLongestMessage);
   send(socket, cut.data(), cut.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// How often each of its threads has run; empty if it has ended.
+std::string activity_of(pid_t process) {
+  std::string all;
+  std::error_code error;
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(process) + "/task", error), end;
+  for (; !error && thread != end; thread.increment(error)) {
+    std::ifstream status(thread->path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.find("ctxt_switches") != std::string::npos) all += line + "\n";
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -57,7 +75,7 @@ class MirrorProcess::Served {
     try {
       for (;;) {
         // Before the first trainer nothing goes home.
-        while (!shared_.started) {
+        while (!shared_.started || shared_.without_home) {
           run_.pace().wait(std::chrono::seconds(1));
           look_for_start();
         }
@@ -122,7 +140,7 @@ class MirrorProcess::Served {
     }
     if (refused_.first != 0) return answer(serial, refused_.first, refused_.second);
     try {
-      const PreparedStart start = run_.prepare();
+      const PreparedStart start = shared_.without_home.exchange(false) ? run_.go_alone() : run_.prepare();
       for (const AttemptNumber claim : start.claims) shared_.add(claim);
       shared_.started = true;
       answer(serial, 0, std::to_string(start.attempt));
@@ -191,6 +209,7 @@ bool MirrorProcess::start() {
   started_ = Clock::real().now();
   id_ = fork();
   if (id_ != 0) return id_ > 0;
+  shared_->id = getpid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   prctl(PR_SET_NAME, "holdfast-mirror");
   // The front process died before prctl().
@@ -216,6 +235,7 @@ bool MirrorProcess::lives_after(pid_t who) {
   if (who > 0 && who == id_) {
     log_warning("the mirror has died after {}; it is started again", format_duration(now - started_));
     id_ = -1;
+    shared_->id = 0;
     // What ends so soon may end again.
     not_before_ = now + (now - started_ < kShortLife ? kPause : Duration::zero());
   }
@@ -236,6 +256,22 @@ bool MirrorProcess::lives_after(pid_t who) {
 
 void MirrorProcess::ask_for_start() { ask(kStart); }
 void MirrorProcess::ask_for_end() { ask(kEnd); }
+
+Duration MirrorProcess::stands_still() {
+  const SteadyTime now = Clock::real().now();
+  if (now < looked_ + kLookAtActivity) return looked_ - active_;
+  looked_ = now;
+  const std::string activity = activity_of(shared_->id);
+  if (activity.empty() || activity != std::exchange(activity_, activity)) active_ = now;
+  return looked_ - active_;
+}
+
+void MirrorProcess::do_without_home() {
+  activity_.clear();
+  looked_ = active_ = Clock::real().now();
+  shared_->without_home = true;
+  if (const pid_t mirror = shared_->id; mirror > 0) kill(mirror, SIGKILL);  // SIGTERM does not end that wait
+}
 
 void MirrorProcess::ask(char what) {
   asked_ = what + std::to_string(++serial_);

@@ -38,6 +38,11 @@ class MirrorProcess {
   };
   // A trainer is about to start.
   void ask_for_start();
+  // For how long the mirror has not run at all. It looks at its requests every second, so it stands in a call
+  // of the kernel then: HOME is on a mount whose server is gone.
+  Duration stands_still();
+  // A new mirror answers the start from the run directory alone.
+  void do_without_home();
   // There will be no newer checkpoint: is the newest home?
   void ask_for_end();
   std::optional<Answer> answer();
@@ -47,7 +52,9 @@ class MirrorProcess {
  private:
   // What a mirror leaves to its successor, in memory that the processes share.
   struct SharedWithSuccessor {
-    std::atomic<bool> started{false};  // a trainer has started
+    std::atomic<bool> started{false};       // a trainer has started
+    std::atomic<bool> without_home{false};  // it is to answer a start before it looks at HOME
+    std::atomic<pid_t> id{0};               // the mirror that lives
     std::atomic<std::uint32_t> count{0};
     std::array<std::atomic<AttemptNumber>, 64> claims{};
     void add(AttemptNumber claim) { claims.at(count++ % claims.size()) = claim; }
@@ -70,6 +77,8 @@ class MirrorProcess {
   std::uint64_t serial_ = 0;
   std::string asked_;  // the request that waits for an answer; empty: none
   SteadyTime sent_{};
+  std::string activity_;  // of the mirror's threads, at the last look
+  SteadyTime looked_{}, active_{};
   std::string superseded_by_;
 };
 

@@ -68,13 +68,16 @@ MirrorRun::MirrorRun(const MirrorRequest& request, std::function<void()> also)
               pace_) {
   // Nobody loads a state here, so no image of one takes memory beside the trainer's.
   verifier_.stop_keeping();
-  if (!request.home.starts_with(kRclonePrefix) && request.home_mount.empty() &&
-      FileSystem::real().on_root_file_system(request.home)) {
-    log_warning("{} lies on the root file system: is its volume mounted? --home-mount makes sure of it",
-                request.home);
-  }
   // Before any thread that verifies: on Linux the niceness belongs to a thread, and new threads inherit it.
   work_quietly();
+}
+
+void MirrorRun::look_at_place() {
+  if (std::exchange(looked_at_place_, true) || request_.home.starts_with(kRclonePrefix) ||
+      !request_.home_mount.empty() || !FileSystem::real().on_root_file_system(request_.home))
+    return;
+  log_warning("{} lies on the root file system: is its volume mounted? --home-mount makes sure of it",
+              request_.home);
 }
 
 // The trainer and its saves come first. Best effort.
@@ -195,6 +198,7 @@ void MirrorRun::give_way() {
 }
 
 int MirrorRun::mirror() {
+  look_at_place();
   hold_copies();
   try {
     if (mirror_.run()) return 0;
@@ -207,10 +211,20 @@ int MirrorRun::mirror() {
 }
 
 PreparedStart MirrorRun::prepare() {
+  look_at_place();
   hold_starts();
   const Preparing preparing(preparing_);
-  PreparedStart start =
-      prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_, home_wait_);
+  return begin(prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_,
+                                         home_wait_));
+}
+
+PreparedStart MirrorRun::go_alone() {
+  hold_starts();
+  const Preparing preparing(preparing_);
+  return begin(go_alone_without(FileSystem::real(), verifier_, request_.directory, *home_, pace_));
+}
+
+PreparedStart MirrorRun::begin(PreparedStart start) {
   // In this order: a claim that is not lower settles the attempt that began alone.
   if (start.alone) mirror_.go_alone(start.attempt);
   mirror_.add_claims(start.claims);

@@ -53,6 +53,8 @@ class MirrorRun {
   // Waits for HOME; then without it, from a good checkpoint in the run directory. RefusedError: a supervisor
   // on this machine does it.
   PreparedStart prepare();
+  // Without HOME, at once. HomeError: there is no good checkpoint in the run directory.
+  PreparedStart go_alone();
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
   // A trainer has claimed the run directory since this object was made.
@@ -69,6 +71,8 @@ class MirrorRun {
   static void work_quietly();
   void hold_copies();
   void hold_starts();
+  void look_at_place();
+  PreparedStart begin(PreparedStart start);
   void hold_both(std::optional<Duration> limit);
   void hear();
   void give_way();
@@ -82,7 +86,7 @@ class MirrorRun {
   std::optional<SteadyTime> end_;  // after a signal
   SteadyTime next_look_{};         // at the trainer, after a signal
   bool preparing_ = false;
-  bool said_not_home_ = false;
+  bool said_not_home_ = false, looked_at_place_ = false;
   TrainerSigns trainer_;
   LocalLock copies_lock_;
   LocalLock starts_lock_;

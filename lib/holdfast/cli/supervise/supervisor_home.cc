@@ -18,7 +18,18 @@ using namespace std::chrono_literals;
 std::optional<int> Supervisor::prepare() {
   if (mirror_ == nullptr) return std::nullopt;
   mirror_->ask_for_start();
+  const Duration limit = std::max(duration_of("--home-wait", options_.home_wait), directory_timeout_);
+  bool said = false;
   for (;;) {
+    const Duration stood = mirror_->stands_still();
+    if (stood >= 2 * kNormalAnswer && !std::exchange(said, true)) {
+      log_info("waiting for {} to answer, for {} at most", printable(options_.mirror, 4096),
+               format_duration(limit));
+    }
+    if (stood >= limit) {
+      log_warning("{} does not answer (a mount whose server is gone?)", printable(options_.mirror, 4096));
+      mirror_->do_without_home();
+    }
     if (const auto answer = mirror_->answer()) {
       if (answer->code == 0) return std::nullopt;
       log_error(answer->text);
