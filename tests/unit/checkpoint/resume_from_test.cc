@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "holdfast/store/run_state.h"
 #include "together.h"
 
 namespace holdfast::test { namespace {
@@ -181,27 +182,73 @@ TEST_F(Together, ARepeatedChoiceGoesOnWithItsBranchOnAllRanks) {
   EXPECT_THAT(volume->checkpoints(), Not(Contains("step-000000000010-a0001.h5")));
 }
 
-// The file may be replaced while they start, by a job that writes the newest weights there.
-TEST_F(Together, AllRanksTakeTheSameWeights) {
-  options.every = {SaveEvery::steps(4)};
-  live(1, [](Member& one) { one.train_to(9); });
-  const std::vector<std::string> made = volume->checkpoints();
-  ASSERT_GE(made.size(), 2U);
-  constexpr char kWeights[] = "/vol/other/latest.h5";
-  volume->disk.open_directory("/vol/other", true);
-  volume->disk.put(kWeights, volume->disk.get(volume->path(made.front())));
-  options.directory = "/vol/tuned";
-  options.start.init_from = kWeights;
-  volume->faults.set_hook([&, done = std::make_shared<bool>(false)](const Operation& operation) {
-    if (std::exchange(*done, *done || operation.path.find("tuned/attempts/") != std::string::npos) || !*done)
-      return;
+// The file may be replaced, or written, while they start, by a job that keeps the newest weights there.
+class WeightsThatChange : public Together {
+ protected:
+  // The weight of each rank after a start that `change` disturbs behind the claim.
+  std::vector<float> weights_after(const std::function<void(const std::vector<std::byte>&)>& change) {
+    options.every = {SaveEvery::steps(4)};
+    live(1, [](Member& one) { one.train_to(9); });
+    const std::vector<std::string> made = volume->checkpoints();
+    EXPECT_GE(made.size(), 2U);
+    volume->disk.open_directory("/vol/other", true);
+    volume->disk.put(kWeights, volume->disk.get(volume->path(made.front())));
+    const auto other = volume->disk.get(volume->path(made.back()));
+    options.directory = "/vol/tuned";
+    options.start.init_from = kWeights;
+    volume->faults.set_hook([&, done = std::make_shared<bool>(false)](const Operation& operation) {
+      if (*done || operation.path.find("tuned/attempts/") == std::string::npos) return;
+      *done = true;
+      change(other);
+    });
+    std::vector<float> weights(2);
+    live(2, [&](Member& one) { weights[static_cast<std::size_t>(one.rank)] = one.source.weight(0); });
+    return weights;
+  }
+  static constexpr char kWeights[] = "/vol/other/latest.h5";
+};
+
+TEST_F(WeightsThatChange, AreThoseThatRankZeroHasOpened) {
+  const auto weights = weights_after([&](const auto& other) {
     volume->disk.open_directory("/vol/other", false)->unlink("latest.h5");
-    volume->disk.put(kWeights, volume->disk.get(volume->path(made.back())));
+    volume->disk.put(kWeights, other);
   });
-  std::vector<float> weights(2);
-  live(2, [&](Member& one) { weights[static_cast<std::size_t>(one.rank)] = one.source.weight(0); });
   EXPECT_THAT(errors(), testing::Each(std::string()));
   EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST_F(WeightsThatChange, EndTheStartWhereTheFileItselfIsWritten) {
+  weights_after([&](const auto& other) {
+    const auto own = volume->disk.get(kWeights);
+    ASSERT_EQ(own.size(), other.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      for (int bit = 0; bit < 8; ++bit) {
+        if ((std::to_integer<int>(own[i] ^ other[i]) >> bit & 1) != 0)
+          volume->disk.flip_bit(kWeights, i, bit);
+      }
+    }
+  });
+  EXPECT_THAT(errors(), testing::Each(HasSubstr("was written while the ranks were starting")));
+}
+
+// A standby waits for that word.
+TEST_F(Together, AStartThatFailsBehindTheClaimIsRecorded) {
+  seers = 2;
+  options.every = {SaveEvery::steps(4)};
+  live(2, [](Member& one) { one.train_to(6); });
+  volume->faults.set_hook([running = std::make_shared<bool>(false)](const Operation& operation) {
+    *running = *running || operation.kind == Op::rename_over;  // the run state
+    if (*running && operation.kind == Op::open_read && operation.path.find("step-") != std::string::npos)
+      throw IoError("open", operation.path, ESTALE, "a server that was started again");
+  });
+  live(2, [](Member&) {});
+  EXPECT_THAT(errors(), testing::Each(testing::StartsWith("74 ")));
+  volume->faults.set_hook(nullptr);
+  members.clear();
+  const auto state = read_run_state(*volume->disk.open_directory(kRun, false));
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->phase, RunPhase::failed);
+  EXPECT_EQ(state->exit_code, 74);
 }
 
 // Of a large state, from its own view of the volume.

@@ -39,7 +39,6 @@ void RankStart::lead() {
                             [this](CheckpointStore& store, const Selection& found, const Start& candidate) {
                               ask_others(store, found, candidate);
                             });
-        file_ = file_to_share();
       },
       [this](const Error& error) {
         group_.tell(in_round(asked_ ? kVerdict : kCandidate).c_str(), failure_of(error));
@@ -115,7 +114,12 @@ json RankStart::stand_by_with_rank_0() {
 }
 
 void RankStart::let_others_load() {
-  const Verdict told = verdict();
+  const Verdict told = telling_errors(
+      [&] {
+        file_ = file_to_share();
+        return verdict();
+      },
+      [this](const Error& error) { group_.tell(in_round(kVerdict).c_str(), failure_of(error)); });
   group_.tell(in_round(kVerdict).c_str(), told);
   engine_.others.begin_sharing(run_.options.ranks.shared_write);
   const bool offered = told.image.why_not.empty();
@@ -266,7 +270,8 @@ void RankStart::answer(const json& candidate) {
 void RankStart::agree_on_bits() {
   bool& bit_exact = run_.started.resumed.bit_exact;
   const std::string own = own_tensors(run_.source);
-  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}});
+  const std::string& weights = finder().weights_loaded();
+  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}, {"weights", weights}});
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
@@ -277,6 +282,12 @@ void RankStart::agree_on_bits() {
       throw UsageError("rank " + std::to_string(rank) + " has other tensors of its own (" + theirs +
                        ") than rank " + std::to_string(group_.rank()) + " (" + own +
                        "): every rank needs the same random streams, on as many GPUs");
+    }
+    if (told.value("weights", weights) != weights) {
+      throw Error("rank " + std::to_string(rank) + " has loaded other weights than rank " +
+                      std::to_string(group_.rank()) + ": " + run_.options.start.init_from.native() +
+                      " was written while the ranks were starting; start all ranks again",
+                  ExitCode::interrupted);
     }
     all_exact = all_exact && told.value("bit_exact", false);
   }

@@ -182,12 +182,23 @@ void StartFinder::start_fresh(bool for_others) {
   if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
     throw RefusedError(given + rejection->reason);
   }
+  const Snapshot& found = *std::get<std::shared_ptr<Snapshot>>(weights);
   try {
-    run_.source.load(*std::get<std::shared_ptr<Snapshot>>(weights), {.weights_only = true});
+    for_others ? load_weights(found) : run_.source.load(found, {.weights_only = true});
   } catch (const RefusedError& error) {
     throw RefusedError(given + error.what());
   }
   if (for_others) weights_ = std::move(file);
+}
+
+void StartFinder::load_weights(const Snapshot& weights) {
+  run_.source.load(weights, {.weights_only = true});
+  const std::vector<TensorSpec>& tensors = weights.layout->tensors();
+  std::vector<Digest> digests(tensors.size());  // of a checkpoint, only the weights were read
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (run_.source.role(tensors[i]).weight) digests[i] = digest_of(weights.bytes(i));
+  }
+  weights_loaded_ = to_hex(state_digest(weights, digests));
 }
 
 std::variant<std::shared_ptr<Snapshot>, Rejection> StartFinder::weights_in(const File& file) {

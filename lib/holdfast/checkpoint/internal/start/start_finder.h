@@ -58,6 +58,9 @@ class StartFinder {
   void start_fresh(bool for_others = false);
   // `for_others`: the file that it has loaded; null if there is none.
   std::unique_ptr<File> take_weights() { return std::move(weights_); }
+  // Loads the weights of `weights_in()` for a run of several ranks, which compare what each has loaded.
+  void load_weights(const Snapshot& weights);
+  const std::string& weights_loaded() const { return weights_loaded_; }
   // The weights in a checkpoint or a safetensors file; the content decides which it is.
   std::variant<std::shared_ptr<Snapshot>, Rejection> weights_in(const File& file);
 
@@ -74,6 +77,7 @@ class StartFinder {
   StartingPoint point_;
   std::filesystem::path outside_;
   std::unique_ptr<File> weights_;
+  std::string weights_loaded_;  // their digest; empty: none
   std::future<void> reading_ahead_;
 };
 

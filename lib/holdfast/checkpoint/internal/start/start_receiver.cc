@@ -152,7 +152,7 @@ void StartReceiver::load_from(Start& start, const File& file, std::shared_ptr<Ar
     if (const auto* const rejection = std::get_if<Rejection>(&weights)) {
       throw IoError(how, run_.options.start.init_from.native(), EIO, rejection->reason);
     }
-    run_.source.load(*std::get<std::shared_ptr<Snapshot>>(weights), {.weights_only = true});
+    finder_.load_weights(*std::get<std::shared_ptr<Snapshot>>(weights));
     return;
   }
   auto loaded =
