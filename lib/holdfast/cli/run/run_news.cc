@@ -8,6 +8,7 @@
 #include "holdfast/base/text.h"
 #include "holdfast/cli/files/examine.h"
 #include "holdfast/cli/run/announced_ends.h"
+#include "holdfast/store/run_progress.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -26,9 +27,13 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     const AttemptWord& newest = news.attempts.front();
     const LedgerLife life = read_life(newest.attempt, *run);
     std::optional<WallTime> sign = life.last_wall;
-    // Ledger and state are written at different times: the newer one counts.
-    if (const auto told = newest.state ? parse_utc(newest.state->time) : std::nullopt) {
-      sign = sign ? std::max(*sign, *told) : *told;
+    // Written at different times: the newest counts. While a large checkpoint is written, the ledger is silent.
+    const auto also = [&sign](std::optional<WallTime> told) {
+      if (told) sign = sign ? std::max(*sign, *told) : *told;
+    };
+    if (newest.state) also(parse_utc(newest.state->time));
+    if (const auto progress = read_progress(*run, newest.attempt)) {
+      also(WallTime(std::chrono::milliseconds(progress->unix_ms)));
     }
     if (sign) news.silent_for = std::chrono::duration_cast<Duration>(clock.wall_now() - *sign);
     if (!newest.state) {
