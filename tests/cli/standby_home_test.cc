@@ -368,6 +368,17 @@ TEST_P(StandbyHome, EndsWhenTheRunIsComplete) {
   EXPECT_FALSE(started(standby)) << "it has claimed nothing";
 }
 
+// A launcher may turn the code of a standby that was told to end into 0. The holder trains on.
+TEST_P(StandbyHome, AZeroOfACommandIsNoCompleteRun) {
+  if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
+  const Process holder = hold();
+  const Ended ended = Subprocess({kHoldfast, "supervise", "--standby", "--max-restarts", "0", "--directory",
+                                  disk("b"), "--mirror", place(), "--", "/bin/sh", "-c", "exit 0"})
+                          .wait();
+  EXPECT_EQ(ended.exit_code, 70) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("the run is not complete"));
+}
+
 TEST_P(StandbyHome, IsInTheStatus) {
   if (is_store() && !nightly()) GTEST_SKIP() << kByNight;
   const Process holder = hold();

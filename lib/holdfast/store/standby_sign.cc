@@ -12,7 +12,7 @@ std::string to_json(const StandbySign& sign) {
   return "{\"host\":" + json_text(sign.host) + ",\"pid\":" + std::to_string(sign.pid) +
          ",\"checkpoint\":" + json_text(sign.checkpoint) + ",\"step\":" + std::to_string(sign.step) +
          ",\"since_ms\":" + std::to_string(sign.since_ms) + ",\"unix_ms\":" + std::to_string(sign.unix_ms) +
-         "}\n";
+         (sign.complete ? ",\"complete\":1}\n" : "}\n");
 }
 
 std::optional<StandbySign> standby_sign_from_json(const std::string& text) {
@@ -24,7 +24,8 @@ std::optional<StandbySign> standby_sign_from_json(const std::string& text) {
                      .checkpoint = text_member(json, "checkpoint").value_or(""),
                      .step = integer_member(json, "step").value_or(-1),
                      .since_ms = integer_member(json, "since_ms").value_or(*time),
-                     .unix_ms = *time};
+                     .unix_ms = *time,
+                     .complete = integer_member(json, "complete").value_or(0) != 0};
 }
 
 std::optional<StandbySign> read_standby_sign(Directory& directory) {

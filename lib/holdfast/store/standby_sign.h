@@ -25,7 +25,8 @@ struct StandbySign {
   std::string checkpoint = {};  // name of what is read and verified; empty: nothing yet
   std::int64_t step = -1;       // of that checkpoint; -1: nothing yet
   std::int64_t since_ms = 0;    // when the wait began, since 1970
-  std::int64_t unix_ms = 0;     // when this was written
+  std::int64_t unix_ms = 0;     // when this was written; 0: it waits no more
+  bool complete = false;        // it has found the run complete: the last word of a standby with a HOME
 };
 
 std::string to_json(const StandbySign& sign);

@@ -9,6 +9,7 @@
 #include "holdfast/cli/files/examine.h"
 #include "holdfast/cli/run/announced_ends.h"
 #include "holdfast/store/run_progress.h"
+#include "holdfast/store/standby_sign.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -20,6 +21,8 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     // A directory that is missing is an answer, not an error: the first start makes it.
     if (run) news.attempts = attempt_words(*run, since);
     news.readable = true;
+    const auto standby = run ? read_standby_sign(*run) : std::nullopt;
+    news.standby_says_complete = standby && standby->complete;
     if (news.attempts.empty()) {
       news.silence = run ? "nobody has ever trained in " + name : "there is no " + name;
       return news;

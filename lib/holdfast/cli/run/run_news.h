@@ -27,6 +27,8 @@ struct RunNews {
   // claimed the run.
   std::optional<Duration> silent_for = {};
 
+  bool standby_says_complete = false;  // a standby with a HOME has found the run complete there
+
   // 0: the directory was never claimed.
   AttemptNumber newest() const { return attempts.empty() ? 0 : attempts.front().attempt; }
 };

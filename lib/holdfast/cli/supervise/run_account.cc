@@ -33,7 +33,8 @@ bool may_be_alive(const AttemptWord& word, const RunNews& news) {
 
 Judgement judge_standby(const Ending& ending, const RunNews& news, bool has_home) {
   const auto state = news.attempts.empty() ? std::nullopt : news.attempts.front().state;
-  const bool complete = has_home ? ending.code() == 0 : state && state->phase == RunPhase::complete;
+  const bool complete = has_home ? ending.code() == 0 && news.standby_says_complete
+                                 : state && state->phase == RunPhase::complete;
   if (complete) return {.ending = {}, .remark = "the run is complete, and this standby is not needed"};
   // torchrun ends with 1 after every failure. A standby takes over from other ends of a holder.
   const bool refused = state && state->phase == RunPhase::failed &&

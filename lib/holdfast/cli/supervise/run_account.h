@@ -61,7 +61,7 @@ class SupervisedRun {
 };
 
 // Of a standby's command, which has claimed nothing. Other attempts may come and go meanwhile. With a HOME,
-// which only the command has asked, its 0 is believed.
+// which only the command has asked, the sign counts that it has left in the run directory.
 Judgement judge_standby(const Ending& ending, const RunNews& news, bool has_home);
 // True if its process may still train: it has not recorded its end, is not known to be dead, and gave a sign
 // of life in the last ten minutes.

@@ -142,6 +142,7 @@ bool StandbyWait::is_free(const View& view) {
     case RunPhase::running:
       return false;
     case RunPhase::complete:
+      sign_.complete = true;
       throw Error("the run is complete at step " + std::to_string(state->step) +
                       "; this standby is not needed, and has claimed nothing",
                   ExitCode::complete);
@@ -247,7 +248,13 @@ void StandbyWait::renew_sign() {
 void StandbyWait::withdraw_sign() noexcept {
   if (home_) home_->leave();
   try {
-    if (const auto run = run_.file_system.open_directory(run_.options.directory, false)) {
+    // A launcher may turn other codes into 0, so the supervisor of a standby with a HOME looks for this.
+    const bool says_so = home_ && sign_.complete;
+    const auto run = run_.file_system.open_directory(run_.options.directory, says_so);
+    sign_.unix_ms = 0;
+    if (says_so) {
+      write_note(*run, kStandbyName, to_json(sign_));
+    } else if (run) {
       run->unlink(kStandbyName);
     }
   } catch (const std::exception& error) {  // it gets old by itself
