@@ -30,7 +30,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
     const AttemptWord& newest = news.attempts.front();
     const LedgerLife life = read_life(newest.attempt, *run);
     std::optional<WallTime> sign = life.last_wall;
-    // Written at different times: the newest counts. While a large checkpoint is written, the ledger is silent.
+    // Written at different times: the newest counts. The ledger is silent while a checkpoint is written.
     const auto also = [&sign](std::optional<WallTime> told) {
       if (told) sign = sign ? std::max(*sign, *told) : *told;
     };
