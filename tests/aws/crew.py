@@ -26,6 +26,7 @@ from holdfast_aws.standby import ALWAYS, BASE, Gate, Watch
 
 RUN = "r1"
 TICK = 5.0
+HEALTH = 30.0  # seconds between two looks of `hf health`
 BOOT = 60.0  # seconds from a running instance to `hf home up`
 
 
@@ -124,6 +125,7 @@ class Machine:
         self.play = play
         self.name = name
         self.boots = play.clock.now() + BOOT
+        self._health = self.boots + HEALTH
         self.trains = self.stopped = False
         self.deadline: float | None = None
         self.at_risk = False
@@ -137,7 +139,7 @@ class Machine:
         play = self.play
         if self.deadline is not None and play.clock.now() >= self.deadline:
             self.lose()
-        elif play.group.leaving(self.name):  # hf-health
+        elif play.group.leaving(self.name) and play.clock.now() >= self._health:
             self.trains = False
             play.group.complete(self.name)
         elif play.clock.now() >= self.boots:
@@ -147,6 +149,8 @@ class Machine:
                 if play.machine_dies:
                     self.lose()
                 self._restart()
+        if play.clock.now() >= self._health:
+            self._health += HEALTH
 
     def lose(self) -> None:
         self.trains = False

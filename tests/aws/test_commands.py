@@ -155,6 +155,24 @@ def test_stop_keeps_alarms_away_first(lab: Lab) -> None:
     assert {g["DesiredCapacity"] for g in lab.another().groups("r1")} == {0}
 
 
+def test_stop_ends_what_a_machine_asked_for_at_that_moment(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.client("s3").create_bucket(Bucket="bucket")
+    launch.up(lab.account, lab.plan(home="s3://bucket", region="us-east-1"))
+    again = lab.another()
+    change, slow = again.change, iter(["a machine has read the group, and sets it now"])
+
+    def at_that_moment(what: str, service: str, call: str, **arguments: Any) -> Any:
+        done = change(what, service, call, **arguments)
+        if call == "set_desired_capacity" and next(slow, ""):
+            change("a standby", service, call, **{**arguments, "DesiredCapacity": 2})
+        return done
+
+    monkeypatch.setattr(again, "change", at_that_moment)
+    steer.stop(again, "r1")
+    assert group(lab)["DesiredCapacity"] == 0
+    assert again.machines("r1") == []
+
+
 def test_stop_says_when_a_machine_does_not_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     launch.up(lab.account, lab.plan())
     again = lab.another()

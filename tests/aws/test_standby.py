@@ -279,6 +279,17 @@ def test_a_notice_that_is_withdrawn_costs_the_second_machine_only(tmp_path: Path
     play.check_settled()
 
 
+@pytest.mark.parametrize("strategy", ["on-notice", "on-rebalance", "always"])
+def test_a_run_that_is_stopped_stays_stopped(strategy: str, tmp_path: Path) -> None:
+    play = Play(FakeGroup, strategy, tmp_path)
+    begin(play)
+    play.holder.at_risk = True
+    play.holder.notice(3600)
+    play.group.set_desired("spot", 0)  # hf-aws stop, or --max-hours
+    play.run(1200)
+    assert (play.group.desired, play.living()) == (0, [])
+
+
 # One step.
 
 
@@ -336,6 +347,21 @@ STEPS: dict[str, tuple[World, str]] = {
     "a recommendation that does not count": (world(at_risk=True), NOTHING),
     "a recommendation": (world(strategy="on-rebalance", at_risk=True), RAISE),
     "always": (world(strategy="always"), RAISE),
+    **{
+        f"{strategy}: the user has stopped the run, {state}": (
+            world(strategy=strategy, desired=0, members={"i-me": state}, at_risk=True, **SOON),
+            NOTHING,
+        )
+        for strategy in ("on-notice", "on-rebalance", "always")
+        for state in ("InService", "Terminating:Wait")
+    },
+    **{
+        f"{strategy}: its group replaces it": (
+            world(strategy=strategy, members={"i-me": "Terminating:Wait"}, at_risk=True, **SOON),
+            NOTHING,
+        )
+        for strategy in ("on-notice", "on-rebalance", "always")
+    },
     "always, and it is there": (world(strategy="always", desired=2, members=TWO, marks=says(READY)), NOTHING),
 }
 

@@ -34,7 +34,7 @@ LAST = 20.0  # seconds before the announced end: the trainer has made its last c
 PATIENCE = 3000.0  # seconds of `hf home up`; the unit has an hour
 TRIES = 5
 HANDING_OVER = Path("/run/holdfast/handing-over")
-LEAVES = ("InService", "Pending")
+REMAINS = ("InService", "Pending")
 
 Say = Callable[[str], None]
 Marks = Mapping[str, frozenset[str]]
@@ -65,6 +65,9 @@ def next_step(world: World) -> str:
     if group is None:
         return NOTHING
     two = group.desired > BASE
+    # `hf-aws stop` and --max-hours (0 machines) have the last word; a machine that its group ends asks for none.
+    stays = group.desired > 0 and group.members[world.me].startswith(REMAINS)
+    more = RAISE if stays and not two and group.most > BASE else NOTHING
     # Its turn is over, too, when a newer attempt has taken the run (76).
     if world.handing_over or (OVER in marks[world.me] and not world.trains):
         if world.trains:
@@ -75,15 +78,15 @@ def next_step(world: World) -> str:
         return LEAVE if two else NOTHING
     if not world.trains:
         return NOTHING
-    others = [name for name in group.members if name != world.me and group.members[name].startswith(LEAVES)]
+    others = [name for name in group.members if name != world.me and group.members[name].startswith(REMAINS)]
     if world.deadline is not None or (world.at_risk and world.strategy == ON_REBALANCE):
         if any(READY in marks[name] and not marks[name] & {BEGAN, OVER} for name in others):
             return STOP
         if world.deadline is not None and world.now >= world.deadline - LAST:
             return STOP
-        return RAISE if not two and group.most > BASE else NOTHING
+        return more
     if world.strategy == ALWAYS:
-        return RAISE if not two and group.most > BASE else NOTHING
+        return more
     # The notice was withdrawn, or the machine before this one went before it could say so. One that has handed over
     # and is still here takes its place with it.
     if two and not any(marks[name] & {BEGAN, OVER} for name in others):
