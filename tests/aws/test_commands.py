@@ -119,6 +119,21 @@ def test_up_and_the_parked_machine_decide_by_one_register(lab: Lab, monkeypatch:
     assert group(lab)["DesiredCapacity"] == 1
 
 
+def test_up_and_status_leave_a_machine_alone_that_trains_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, again, replaced = parked(lab, monkeypatch)
+    register(lab, f"parked/{name}/outcome", "trains")
+    assert look.status(lab.another(), "r1").data["parked"] == []
+    launch.up(again, lab.plan())
+    assert replaced == []
+    register(lab, f"parked/{name}/2/since", "2026-11-28T00:00:00+00:00")
+    assert look.status(lab.another(), "r1").data["parked"] == [name]
+    launch.up(again, lab.plan())
+    assert replaced == [name]
+    assert lab.another().parameters("/holdfast/r1")[f"/holdfast/r1/parked/{name}/2/outcome"] == "up"
+
+
 def test_up_says_when_the_parked_machine_does_not_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     name, again, _ = parked(lab, monkeypatch)
     register(lab, f"parked/{name}/outcome", "end")
