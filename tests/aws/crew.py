@@ -26,6 +26,7 @@ from holdfast_aws.standby import ALWAYS, BASE, Gate, Watch
 
 RUN = "r1"
 TICK = 5.0
+HEALTH = 30.0  # seconds between two looks of `hf health`
 BOOT = 60.0  # seconds from a running instance to `hf home up`
 
 
@@ -35,9 +36,10 @@ class FakeGroup:
     LAUNCH = 30.0
     NOTICES = 60.0  # seconds until the group knows that an instance is gone
 
-    def __init__(self, clock: VirtualClock, most: int) -> None:
+    def __init__(self, clock: VirtualClock, most: int, name: str = "spot", desired: int = BASE) -> None:
         self.clock = clock
-        self.desired, self.most = BASE, most
+        self.name = name
+        self.desired, self.most = desired, most
         self.room: int | None = None  # spot machines that there are; None: enough
         self.registers: set[str] = set()
         self.members: dict[str, str] = {}
@@ -63,7 +65,7 @@ class FakeGroup:
                 self._coming.remove(at)
                 # Names in no order, as EC2's.
                 number = next(self._numbers)
-                self.members[f"i-{number * 7919 % 1000:03}{number:02}"] = "InService"
+                self.members[f"i-{number * 7919 % 1000:03}{number:02}{self.name[0]}"] = "InService"
 
     def living(self) -> list[str]:
         return [name for name in self.members if name not in self.gone]
@@ -99,10 +101,10 @@ class FakeGroup:
         }
 
     def groups(self, run: str) -> list[Group]:
-        return [Group("spot", self.desired, self.most, dict(self.members))]
+        return [Group(self.name, self.desired, self.most, dict(self.members))]
 
     def group_of(self, instance: str) -> str | None:
-        return "spot" if instance in self.members else None
+        return self.name if instance in self.members else None
 
     def set_desired(self, group: str, capacity: int) -> None:
         if not 0 <= capacity <= self.most:
@@ -119,11 +121,54 @@ class FakeGroup:
         self.settle()
 
 
+class TwoGroups:
+    """With --fallback-minutes; the test is the alarms. What is said of neither group is said of spot."""
+
+    def __init__(self, clock: VirtualClock, most: int) -> None:
+        self.spot = FakeGroup(clock, most)
+        self.on_demand = FakeGroup(clock, BASE, "on-demand", 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spot, name)
+
+    def settle(self) -> None:
+        self.spot.settle()
+        self.on_demand.settle()
+
+    def living(self) -> list[str]:
+        return self.spot.living() + self.on_demand.living()
+
+    def groups(self, run: str) -> list[Group]:
+        return self.spot.groups(run) + self.on_demand.groups(run)
+
+    def _of(self, instance: str) -> FakeGroup:
+        return self.on_demand if instance in self.on_demand.members else self.spot
+
+    def leaving(self, instance: str) -> bool:
+        return self._of(instance).leaving(instance)
+
+    def reclaim(self, instance: str) -> None:
+        self._of(instance).reclaim(instance)
+
+    def complete(self, instance: str) -> None:
+        self._of(instance).complete(instance)
+
+    def group_of(self, instance: str) -> str | None:
+        return self._of(instance).group_of(instance)
+
+    def set_desired(self, group: str, capacity: int) -> None:
+        (self.on_demand if group == self.on_demand.name else self.spot).set_desired(group, capacity)
+
+    def leave(self, instance: str, *, fewer: bool) -> None:
+        self._of(instance).leave(instance, fewer=fewer)
+
+
 class Machine:
     def __init__(self, play: Play, name: str) -> None:
         self.play = play
         self.name = name
         self.boots = play.clock.now() + BOOT
+        self._health = self.boots + HEALTH
         self.trains = self.stopped = False
         self.deadline: float | None = None
         self.at_risk = False
@@ -137,7 +182,7 @@ class Machine:
         play = self.play
         if self.deadline is not None and play.clock.now() >= self.deadline:
             self.lose()
-        elif play.group.leaving(self.name):  # hf-health
+        elif play.group.leaving(self.name) and play.clock.now() >= self._health:
             self.trains = False
             play.group.complete(self.name)
         elif play.clock.now() >= self.boots:
@@ -147,10 +192,18 @@ class Machine:
                 if play.machine_dies:
                     self.lose()
                 self._restart()
+        if play.clock.now() >= self._health:
+            self._health += HEALTH
 
     def lose(self) -> None:
         self.trains = False
         self.play.group.reclaim(self.name)
+
+    def superseded(self) -> None:
+        """Its trainer ends with 76, and hf-ended says so."""
+        self.trains, self.stopped = False, True
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        self.memory.touch()
 
     @property
     def waits(self) -> bool:

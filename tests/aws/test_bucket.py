@@ -161,14 +161,16 @@ def test_down_deletes_the_runs_objects_and_no_other(lab: Lab, monkeypatch: pytes
     assert lab.client("s3").list_multipart_uploads(Bucket=OWN).get("Uploads", []) == []
     assert lab.another().parameters("/holdfast/r1") == {}
     assert lab.calls.index("DeleteObjects") < lab.calls.index("DeleteParameter")
-    # The last run of the kit's own bucket takes it along.
-    register_of("r10", lab)
-    tidy.down(lab.another(), "r10", "r10")
-    assert [one["Name"] for one in lab.client("s3").list_buckets()["Buckets"]] == []
 
 
-def register_of(run: str, lab: Lab) -> None:
-    lab.client("ssm").put_parameter(Name=f"/holdfast/{run}/home", Value=f"s3://{OWN}/{run}", Type="String")
+def test_down_leaves_the_bucket_to_a_run_that_waits_for_its_first_machine(lab: Lab) -> None:
+    made(lab)
+    made(lab, run="r2")
+    register(lab, "home", HOME)
+    put(lab, "r1/run/step-000000000010-a0001.h5")
+    tidy.down(lab.another(), "r1", "r1")
+    assert keys(lab) == []
+    assert "DeleteBucket" not in lab.calls
 
 
 def test_down_never_deletes_a_bucket_of_the_users(lab: Lab) -> None:

@@ -119,6 +119,21 @@ def test_up_and_the_parked_machine_decide_by_one_register(lab: Lab, monkeypatch:
     assert group(lab)["DesiredCapacity"] == 1
 
 
+def test_up_and_status_leave_a_machine_alone_that_trains_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, again, replaced = parked(lab, monkeypatch)
+    register(lab, f"parked/{name}/outcome", "trains")
+    assert look.status(lab.another(), "r1").data["parked"] == []
+    launch.up(again, lab.plan())
+    assert replaced == []
+    register(lab, f"parked/{name}/2/since", "2026-11-28T00:00:00+00:00")
+    assert look.status(lab.another(), "r1").data["parked"] == [name]
+    launch.up(again, lab.plan())
+    assert replaced == [name]
+    assert lab.another().parameters("/holdfast/r1")[f"/holdfast/r1/parked/{name}/2/outcome"] == "up"
+
+
 def test_up_says_when_the_parked_machine_does_not_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     name, again, _ = parked(lab, monkeypatch)
     register(lab, f"parked/{name}/outcome", "end")
@@ -153,6 +168,24 @@ def test_stop_keeps_alarms_away_first(lab: Lab) -> None:
     steer.stop(lab.another(), "r1")
     assert lab.calls == ["SuspendProcesses"] * 2 + ["SetDesiredCapacity"] * 2
     assert {g["DesiredCapacity"] for g in lab.another().groups("r1")} == {0}
+
+
+def test_stop_ends_what_a_machine_asked_for_at_that_moment(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.client("s3").create_bucket(Bucket="bucket")
+    launch.up(lab.account, lab.plan(home="s3://bucket", region="us-east-1"))
+    again = lab.another()
+    change, slow = again.change, iter(["a machine has read the group, and sets it now"])
+
+    def at_that_moment(what: str, service: str, call: str, **arguments: Any) -> Any:
+        done = change(what, service, call, **arguments)
+        if call == "set_desired_capacity" and next(slow, ""):
+            change("a standby", service, call, **{**arguments, "DesiredCapacity": 2})
+        return done
+
+    monkeypatch.setattr(again, "change", at_that_moment)
+    steer.stop(again, "r1")
+    assert group(lab)["DesiredCapacity"] == 0
+    assert again.machines("r1") == []
 
 
 def test_stop_says_when_a_machine_does_not_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from virtual import VirtualClock
 from holdfast_aws.aws import Aws
 from holdfast_aws.cloud import CloudError
 from holdfast_aws.finish import finish, park
+from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import newest_attempt, read_state
 
 TORN = '{"attempt": 1, "phase": "comp'
@@ -195,7 +196,26 @@ def test_what_trains_again_or_leaves_is_not_parked(when: float) -> None:
     assert park(cloud, cloud.clock, RUN, ME, lambda _: None, why_not=trains) == 0
     assert cloud.capacity[f"{RUN}-spot"] == 1
     assert cloud.metrics == (["needs_human"] if when else [])
-    assert OUTCOME not in cloud.registers
+    assert cloud.registers.get(OUTCOME) == ("trains" if when else None)
+
+
+def test_a_machine_may_be_parked_again() -> None:
+    """A person has started the trainer there, and it failed again."""
+    cloud = cloud_with_two_groups()
+    until = cloud.clock.now() + 900
+
+    def later() -> str:
+        return "holdfast.service trains" if cloud.clock.now() > until else ""
+
+    park(cloud, cloud.clock, RUN, ME, lambda _: None, why_not=later)
+    registers = Registers(cloud, RUN)
+    assert registers.read().parked == {ME: "trains"}
+    registers.park(ME, "2026-11-29")
+    assert registers.read().parked == {ME: ""}
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
+    assert registers.read().parked == {ME: "end"}
+    assert cloud.registers[f"/holdfast/{RUN}/parked/{ME}/2/outcome"] == "end"
+    assert cloud.capacity[f"{RUN}-spot"] == 0
 
 
 def test_a_parked_machine_that_up_replaces_ends_nothing() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_aws.nodes import Node, wait_for_all, words
+from holdfast_aws.standby import HANDING_OVER
 from holdfast_aws.stop import StopError
 
 KIT = Path(__file__).resolve().parents[2] / "examples" / "aws_spot"
@@ -85,7 +86,8 @@ ASKED = "systemctl show -P Job holdfast.service"
         ("exited", "75", "17", [ASKED]),
         ("exited", "75", "", [ASKED, f"{START} hf-park.service"]),
         ("exited", "75", "0", [ASKED, f"{START} hf-park.service"]),
-        ("exited", "76", "", []),
+        ("exited", "76", "17", [ASKED]),
+        ("exited", "76", "", [ASKED, f"{START} hf-park.service"]),
         ("exited", "74", "", []),  # a failure of the unit: OnFailure=
         ("killed", "KILL", "", []),
         ("", "", "", []),
@@ -97,11 +99,13 @@ def test_end_of_the_trainer(bench: Bench, code: str, status: str, job: str, call
     assert bench.calls() == calls
 
 
-def test_whom_a_newer_attempt_has_overtaken_says_so(bench: Bench) -> None:
-    bench.run(
-        "machine/hf-ended", "holdfast.service", EXIT_CODE="exited", EXIT_STATUS="76", HF_STANDBY="on-notice"
-    )
-    assert bench.calls() == ["hf over"]
+def test_whom_a_newer_attempt_has_overtaken_hands_over(bench: Bench) -> None:
+    """To hf-standby.service: a call to AWS that fails here would start the trainer again, above the newer one."""
+    ended = {"EXIT_CODE": "exited", "EXIT_STATUS": "76", "HF_STANDBY": "on-notice"}
+    done = bench.run("machine/hf-ended", "holdfast.service", HF_RUNTIME=str(bench.home / "run"), **ended)
+    assert done.returncode == 0
+    assert (bench.home / "run" / HANDING_OVER.name).exists()
+    assert bench.calls() == []
 
 
 def test_a_container_does_not_outlive_its_unit(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import plans
 import pytest
-from crew import FakeGroup, Play
+from crew import RUN, FakeGroup, Play, TwoGroups
 from policy_eval import Call, Resource, allows
 from rights import Rights
 from strict import REGION, StrictAws
@@ -32,6 +32,7 @@ from holdfast_aws.standby import (
     OVER,
     RAISE,
     READY,
+    REPLACE,
     STOP,
     World,
     end_of,
@@ -279,6 +280,59 @@ def test_a_notice_that_is_withdrawn_costs_the_second_machine_only(tmp_path: Path
     play.check_settled()
 
 
+@pytest.mark.parametrize("strategy", ["on-notice", "on-rebalance", "always"])
+def test_a_run_that_is_stopped_stays_stopped(strategy: str, tmp_path: Path) -> None:
+    play = Play(FakeGroup, strategy, tmp_path)
+    begin(play)
+    play.holder.at_risk = True
+    play.holder.notice(3600)
+    play.group.set_desired("spot", 0)  # hf-aws stop, or --max-hours
+    play.run(1200)
+    assert (play.group.desired, play.living()) == (0, [])
+
+
+def fallback(folder: Path) -> tuple[Play, TwoGroups]:
+    """Spot has had no machine: one on demand trains. Then spot has one, which waits."""
+    play = Play(TwoGroups, "on-notice", folder)
+    group: TwoGroups = play.group
+    group.spot.room = 0
+    group.on_demand.set_desired("on-demand", 1)
+    begin(play)
+    group.spot.room = None
+    play.run(300, lambda: any(one.waits for one in play.standbys))
+    assert group.on_demand.group_of(play.holder.name)
+    return play, group
+
+
+def test_spot_waits_for_the_machine_on_demand(tmp_path: Path) -> None:
+    play, group = fallback(tmp_path)
+    play.run(600)
+    assert group.on_demand.group_of(play.holder.name)
+    group.on_demand.set_desired("on-demand", 0)
+    play.check_settled()
+
+
+@pytest.mark.parametrize("after", [5, 60, 600])
+def test_somebody_trains_when_spot_was_superseded_and_on_demand_goes(after: float, tmp_path: Path) -> None:
+    """Both had looked at once, and both began: the claim in S3 chose the one on demand."""
+    play, group = fallback(tmp_path)
+    (spot,) = play.standbys
+    group.spot.put_once(f"/holdfast/{RUN}/crew/{spot.name}/began", "1")
+    spot.superseded()
+    play.run(after)
+    group.on_demand.set_desired("on-demand", 0)
+    play.run(600, lambda: any(one.trains for one in play.living()))
+    play.check_settled()
+
+
+def test_a_lone_machine_that_was_superseded_is_replaced(tmp_path: Path) -> None:
+    play = Play(FakeGroup, "on-notice", tmp_path)
+    begin(play)
+    play.holder.superseded()
+    play.run(600)
+    play.check_settled()
+
+
 # One step.
 
 
@@ -321,7 +375,29 @@ STEPS: dict[str, tuple[World, str]] = {
     ),
     "its turn is over, and nobody was asked for": (
         world(handing_over=True, trains=False, marks=says(READY, BEGAN, OVER, of="i-me")),
+        REPLACE,
+    ),
+    "its turn is over, and a standby is always there": (
+        world(
+            strategy="always",
+            handing_over=True,
+            trains=False,
+            desired=2,
+            marks=says(READY, BEGAN, OVER, of="i-me"),
+        ),
+        REPLACE,
+    ),
+    "its turn is over, and its group ends it": (
+        world(trains=False, members={"i-me": "Terminating:Wait"}, marks=says(READY, BEGAN, OVER, of="i-me")),
         NOTHING,
+    ),
+    "its turn is over, and the user has stopped the run": (
+        world(trains=False, desired=0, marks=says(READY, BEGAN, OVER, of="i-me")),
+        NOTHING,
+    ),
+    "a newer attempt of another group has taken the run": (
+        world(trains=False, marks=says(READY, BEGAN, OVER, of="i-me")),
+        REPLACE,
     ),
     "a newer attempt has taken the run": (
         world(trains=False, desired=2, members=TWO, marks=says(READY, BEGAN, OVER, of="i-me")),
@@ -336,6 +412,21 @@ STEPS: dict[str, tuple[World, str]] = {
     "a recommendation that does not count": (world(at_risk=True), NOTHING),
     "a recommendation": (world(strategy="on-rebalance", at_risk=True), RAISE),
     "always": (world(strategy="always"), RAISE),
+    **{
+        f"{strategy}: the user has stopped the run, {state}": (
+            world(strategy=strategy, desired=0, members={"i-me": state}, at_risk=True, **SOON),
+            NOTHING,
+        )
+        for strategy in ("on-notice", "on-rebalance", "always")
+        for state in ("InService", "Terminating:Wait")
+    },
+    **{
+        f"{strategy}: its group replaces it": (
+            world(strategy=strategy, members={"i-me": "Terminating:Wait"}, at_risk=True, **SOON),
+            NOTHING,
+        )
+        for strategy in ("on-notice", "on-rebalance", "always")
+    },
     "always, and it is there": (world(strategy="always", desired=2, members=TWO, marks=says(READY)), NOTHING),
 }
 
@@ -375,6 +466,15 @@ def test_only_where_no_volume_must_move() -> None:
         s3_plan("always", rebalance=True)
     with pytest.raises(UsageError, match="never, on-notice"):
         s3_plan("soon")
+
+
+def test_two_kinds_of_machines_need_an_order() -> None:
+    assert s3_plan("", fallback_minutes=20).stands_by == "on-notice"
+    assert s3_plan("never").stands_by == s3_plan("", rebalance=True).stands_by == "never"
+    assert plans.plan(fallback_minutes=20, rebalance=True).stands_by == "never"  # the volume orders them
+    for changes in ({"strategy": "never"}, {"strategy": "", "rebalance": True}):
+        with pytest.raises(UsageError, match="--fallback-minutes needs a --standby"):
+            s3_plan(**changes, fallback_minutes=20)  # type: ignore[arg-type]
 
 
 def test_the_group_has_room_for_one_more_and_no_more() -> None:

@@ -98,12 +98,22 @@ def test_a_trainer_whose_own_time_is_over_is_parked(boxes: Boxes) -> None:
     assert quiet(box).count("trains") == 1
 
 
-def test_a_superseded_trainer_ends_nothing(boxes: Boxes) -> None:
+def test_a_superseded_trainer_is_parked(boxes: Boxes) -> None:
     box = trains(boxes())
     box.trainer_ends(76)
+    box.until(PARK)
+    assert quiet(box).count("trains") == 1
+
+
+def test_a_superseded_trainer_with_a_standby_hands_over(boxes: Boxes) -> None:
+    """`hf standby` finds the file. `hf` itself may fail at that moment: the trainer is not started again."""
+    box = boxes(plans.ALL["s3"])
+    box.write("root/opt/holdfast/hf", "#!/bin/bash\n[[ $1 == home ]]\n", 0o755)
+    box.plant("opt/holdfast/hf-ended", '"$runtime/handing-over"', "/box/handing-over")
+    trains(box).trainer_ends(76)
     told = quiet(box)
-    assert PARK not in told
-    assert FINISH not in told
+    assert (box.root / "handing-over").exists()
+    assert told.count("trains") == 1
 
 
 def test_a_machine_that_leaves_commits_first_and_is_not_parked(boxes: Boxes) -> None:

@@ -252,7 +252,7 @@ def end_uploads(account: Account, place: Place, uploads: list[dict[str, Any]]) -
 
 
 def delete_all(account: Account, place: Place) -> None:
-    """What the run's machines may have written; and the kit's own bucket, if nothing is left in it."""
+    """What the run's machines may have written. A run that waits for its first machine has only the bucket."""
     ours = re.compile(rf"{re.escape(place.prefix)}/run(s/[^/]+)?/(step-|attempts/).*")
     found = [str(thing["Key"]) for thing in objects(account, place)]
     keys = [{"Key": key} for key in found if ours.fullmatch(key)]
@@ -276,21 +276,7 @@ def delete_all(account: Account, place: Place) -> None:
                 "then hf-aws down again",
             )
     end_uploads(account, place, leftovers(account, place, 0))
-    if place.bucket == kits_own(account) and not others and not _used_by_others(account, place):
-        account.change(f"delete the bucket {place.bucket}", "s3", "delete_bucket", Bucket=place.bucket)
-
-
-def _used_by_others(account: Account, place: Place) -> bool:
-    """Or missing."""
-    try:
-        pages = account.client("s3").get_paginator("list_objects_v2").paginate(Bucket=place.bucket)
-        return any(
-            not thing["Key"].startswith(f"{place.prefix}/")
-            for page in pages
-            for thing in page.get("Contents", [])
-        )
-    except ClientError:
-        return True
+    account.say(f"the bucket {place.bucket} stays: another run may be about to use it")
 
 
 def summary(account: Account, place: Place) -> str:

@@ -105,6 +105,10 @@ def park(
     reason = why_not()
     if reason:
         say(f"not parked any more: {reason}")
+        try:
+            registers.cancel_parking(instance)
+        except CloudError as error:  # hf-aws status and hf-aws up take it for parked, then
+            say(f"the register of the parked machine could not be written: {error}")
         return OK
     try:
         if not registers.end_parking(instance):

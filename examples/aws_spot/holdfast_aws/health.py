@@ -23,7 +23,6 @@ from holdfast_aws.cloud import HOOK, Clock, Cloud, CloudError
 from holdfast_aws.commands import Runner
 from holdfast_aws.metadata import Metadata
 from holdfast_aws.registers import Registers
-from holdfast_aws.run_state import ledger, newest_attempt
 from holdfast_aws.services import TRAINER, leaving
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import OK, RETRY
@@ -68,11 +67,9 @@ def trouble_of(evidence: Evidence) -> str:
         return ""
     silent = evidence.now - progress.last
     if silent > evidence.active_for:
-        silent, standing = evidence.active_for, 0.0  # the ledger is of the service's life before
-    else:
-        standing = progress.standing
-    if standing >= progress.limit:
-        return f"step {progress.step} has not moved for {standing:.0f} s"
+        return ""  # the ledger is of the service's life before: it starts
+    if progress.standing >= progress.limit:
+        return f"step {progress.step} has not moved for {progress.standing:.0f} s"
     if silent >= progress.limit:
         return f"the worker has said nothing for {silent:.0f} s"
     return ""
@@ -121,7 +118,7 @@ class Health:
             Evidence(
                 now=self._clock.now(),
                 active_for=active_for,
-                progress=read_progress(ledger(directory, newest_attempt(directory))),
+                progress=read_progress(directory),
                 gpu=gpu,
                 kernel=kernel,
                 volume=volume,

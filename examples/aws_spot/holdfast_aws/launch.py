@@ -11,7 +11,7 @@ from holdfast_aws import bucket, instance_types
 from holdfast_aws.account import HUMAN, LATER, Account, Answer, CommandError
 from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, stack_of
-from holdfast_aws.registers import END, UP, Book, parse, path_of
+from holdfast_aws.registers import END, TRAINS, UP, Book, parking, parse, path_of
 from holdfast_aws.stop import StopError
 from holdfast_aws.template import template
 
@@ -107,12 +107,18 @@ def _forgive(account: Account, run: str) -> None:
 def _replace_parked(account: Account, run: str) -> None:
     """Such a machine trains nothing and ends the run soon. Who writes its outcome first, decides."""
     here = {machine["InstanceId"]: machine["State"]["Name"] for machine in account.machines(run)}
-    parked = [name for name in _book(account, run).parked if here.get(name) in ("pending", "running")]
+    book = _book(account, run)
+    parked = [
+        name
+        for name, outcome in book.parked.items()
+        if outcome != TRAINS and here.get(name) in ("pending", "running")
+    ]
     for name in parked:
-        _write_once(account, run, f"parked/{name}/outcome", UP, f"go on although {name} waits for a person")
+        register = f"{parking(name, book.times[name])}/outcome"
+        _write_once(account, run, register, UP, f"go on although {name} waits for a person")
     outcomes = _book(account, run).parked
     for name in parked:
-        if outcomes[name] != END:
+        if outcomes[name] not in (END, TRAINS):
             account.change(
                 f"let {name} go; the group starts another",
                 "autoscaling",

@@ -12,7 +12,7 @@ from holdfast_aws.account import HUMAN, LATER, OK, Account, Answer, CommandError
 from holdfast_aws.beacon import MARK
 from holdfast_aws.plan import on_demand_group
 from holdfast_aws.prices import EBS_PRICES, HOURS_A_MONTH, PRICES, Price, spot_price, volume_month
-from holdfast_aws.registers import UP, Book, parse, path_of
+from holdfast_aws.registers import TRAINS, UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
 SILENT = 300  # seconds without a word of a machine that trains
@@ -41,7 +41,9 @@ def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> 
         "cost": cost(account, run, groups, machines, prices),
         "kept": kept(account, volumes, account.snapshots(run), prices),
     }
-    data["parked"] = [name for name, outcome in book.parked.items() if outcome != UP and name in names]
+    data["parked"] = [
+        name for name, outcome in book.parked.items() if outcome not in (UP, TRAINS) and name in names
+    ]
     wanted = sum(group["DesiredCapacity"] for group in groups)
     silent = bool(running) and (progress is None or progress["age_s"] > SILENT)
     code = LATER if wanted and (not running or silent) else OK

@@ -8,7 +8,6 @@
     hf sick                         report this instance as Unhealthy; the third in a row is parked
     hf nodes COUNT                  which of several nodes this is, in the words of `holdfast launch`
     hf standby                      hear notices, ask for a second machine, hand over; it does not end
-    hf over                         a newer attempt trains: this machine's turn is over
     hf beacon                       one line on the console, for hf-aws status
     hf lead-snapshot                a snapshot ahead of a move
 
@@ -110,12 +109,9 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         from holdfast_aws.standby import Gate
 
         return Gate(cloud, clock, settings.run, me.instance, say).wait()
-    if command in ("standby", "over"):
-        from holdfast_aws.standby import OVER, Watch, mark
+    if command == "standby":
+        from holdfast_aws.standby import Watch
 
-        if command == "over":
-            mark(cloud, settings.run, me.instance, OVER)
-            return OK
         return Watch(
             cloud, clock, settings.run, settings.standby, me.instance, metadata, run, say=say
         ).forever()

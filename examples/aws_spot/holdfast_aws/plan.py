@@ -152,6 +152,11 @@ def _check_home(plan: LaunchPlan, need: Callable[[bool, str], None]) -> None:
         plan.stands_by == NEVER or not plan.rebalance,
         f"--standby {plan.standby} and --rebalance both start a second machine: choose one",
     )
+    need(
+        not (plan.in_s3 and plan.fallback_minutes) or plan.stands_by != NEVER,
+        "--home s3 --fallback-minutes needs a --standby, so neither `--standby never` nor --rebalance: "
+        "nothing else keeps the spot and the on-demand machine from taking the run from each other",
+    )
     defaults = {field.name: field.default for field in fields(plan)}
     spare = [option for name, option in OF_THE_VOLUME.items() if getattr(plan, name) != defaults[name]]
     need(

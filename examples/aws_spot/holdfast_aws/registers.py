@@ -14,6 +14,8 @@
     /holdfast/RUN/parked/I/since   2026-…                  machine I waits for a person
     /holdfast/RUN/parked/I/outcome end                     it waited in vain: the run stops
                                    up                      `hf-aws up` was first: the machine is replaced
+                                   trains                  it need not wait any more
+    /holdfast/RUN/parked/I/N/…                             when it waits again, for the N-th time
 
 AWS lets only the first writer of a parameter win, so all machines agree on each of them. The run's volume is
 the one of the highest N with a commit. A claim without an outcome is a move in progress.
@@ -32,8 +34,8 @@ _COMMIT = re.compile(r"commit:(vol-[0-9a-z]+):([a-z0-9-]+)")
 _CANCEL = re.compile(r"cancel:(i-[0-9a-z]+)")
 _GENERATION = re.compile(r"gen/([1-9][0-9]{0,8})/(claim|outcome|snapshot|copy)")
 _GIVEN_UP = re.compile(r"given-up/([1-9][0-9]{0,8})")
-_PARKED = re.compile(r"parked/(i-[0-9a-z]+)/(since|outcome)")
-END, UP = "end", "up"  # outcomes of a parked machine
+_PARKED = re.compile(r"parked/(i-[0-9a-z]+)(?:/([1-9][0-9]{0,8}))?/(since|outcome)")
+END, UP, TRAINS = "end", "up", "trains"  # outcomes of a parked machine
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Book:
     made: Mapping[str, int] = field(default_factory=dict)  # volume or snapshot -> its generation
     leads: tuple[str, ...] = ()
     given_up: Mapping[int, str] = field(default_factory=dict)
-    parked: Mapping[str, str] = field(default_factory=dict)  # instance -> outcome; "": it waits
+    parked: Mapping[str, str] = field(default_factory=dict)  # instance -> newest outcome; "": it waits
+    times: Mapping[str, int] = field(default_factory=dict)  # parked instance -> how often it was
 
     @property
     def empty(self) -> bool:
@@ -96,6 +99,10 @@ def path_of(run: str) -> str:
     return f"/holdfast/{run}"
 
 
+def parking(instance: str, time: int) -> str:
+    return f"parked/{instance}" if time == 1 else f"parked/{instance}/{time}"
+
+
 def parse(run: str, parameters: Mapping[str, str]) -> Book:
     """Stop 78 for a value that the kit never writes: somebody changed the registers by hand."""
     generations: dict[int, Generation] = {}
@@ -104,6 +111,7 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
     made: dict[str, int] = {}
     given_up: dict[int, str] = {}
     parked: dict[str, str] = {}
+    times: dict[str, int] = {}
     for name, value in sorted(parameters.items()):
         below = name[len(path_of(run)) + 1 :]
         if below == "formatted":
@@ -118,7 +126,11 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
         if given := _GIVEN_UP.fullmatch(below):
             given_up[int(given[1])] = value
         if stands := _PARKED.fullmatch(below):
-            parked[stands[1]] = value if stands[2] == "outcome" else parked.get(stands[1], "")
+            instance, time = stands[1], int(stands[2] or 1)
+            if time > times.get(instance, 0):
+                times[instance], parked[instance] = time, ""
+            if time == times[instance] and stands[3] == "outcome":
+                parked[instance] = value
         place = _GENERATION.fullmatch(below)
         if place is None:
             continue
@@ -139,7 +151,7 @@ def parse(run: str, parameters: Mapping[str, str]) -> Book:
                 HUMAN, f"the register {name} says {value!r}, which is no outcome: mend it by hand"
             )
         generations[number] = known
-    return Book(generations, formatted, home, made, leads, given_up, parked)
+    return Book(generations, formatted, home, made, leads, given_up, parked, times)
 
 
 class Registers:
@@ -184,12 +196,20 @@ class Registers:
             self._put(f"given-up/{max(book.given_up) + 1}", why)
 
     def park(self, instance: str, since: str) -> bool:
-        return self._put(f"parked/{instance}/since", since)
+        book = self.read()
+        time = book.times.get(instance, 1) + (book.parked.get(instance) == TRAINS)
+        return self._put(f"{parking(instance, time)}/since", since)
 
     def end_parking(self, instance: str) -> bool:
         """False: `hf-aws up` was first, and replaces the machine."""
-        self._put(f"parked/{instance}/outcome", END)
+        self._outcome(instance, END)
         return self.read().parked.get(instance) != UP
+
+    def cancel_parking(self, instance: str) -> None:
+        self._outcome(instance, TRAINS)
+
+    def _outcome(self, instance: str, word: str) -> None:
+        self._put(f"{parking(instance, self.read().times.get(instance, 1))}/outcome", word)
 
     def mark_formatted(self, volume: str) -> bool:
         return self._put("formatted", volume)

@@ -113,6 +113,14 @@ def ledger(directory: Path, attempt: int) -> Path:
     return directory / _LEDGER.format(attempt)
 
 
+def last_sign(directory: Path, attempt: int) -> float:
+    """Unix seconds; 0: none. The process that trains rewrites this file every 10 s, also while it saves."""
+    try:
+        return (directory / "attempts" / f"{attempt}.progress.json").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def _names(directory: Path) -> list[str]:
     try:
         return [path.name for path in directory.iterdir()]

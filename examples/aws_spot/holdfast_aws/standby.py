@@ -33,8 +33,8 @@ LOOK = 60.0  # seconds between two looks at the group while nothing is announced
 LAST = 20.0  # seconds before the announced end: the trainer has made its last commit
 PATIENCE = 3000.0  # seconds of `hf home up`; the unit has an hour
 TRIES = 5
-HANDING_OVER = Path("/run/holdfast/handing-over")
-LEAVES = ("InService", "Pending")
+HANDING_OVER = Path("/run/holdfast/handing-over")  # hf-ended makes it, too: a newer attempt trains (76)
+REMAINS = ("InService", "Pending")
 
 Say = Callable[[str], None]
 Marks = Mapping[str, frozenset[str]]
@@ -56,7 +56,8 @@ class World:
 
 
 # What a machine does next.
-NOTHING, RAISE, GIVE_BACK, STOP, MARK, LEAVE = "nothing", "raise", "give back", "stop", "mark", "leave"
+NOTHING, RAISE, GIVE_BACK, STOP, MARK = "nothing", "raise", "give back", "stop", "mark"
+LEAVE, REPLACE = "leave with its place", "leave its place to another"
 
 
 def next_step(world: World) -> str:
@@ -65,25 +66,27 @@ def next_step(world: World) -> str:
     if group is None:
         return NOTHING
     two = group.desired > BASE
-    # Its turn is over, too, when a newer attempt has taken the run (76).
+    # `hf-aws stop` and --max-hours (0 machines) have the last word; a machine that its group ends asks for none.
+    stays = group.desired > 0 and group.members[world.me].startswith(REMAINS)
+    more = RAISE if stays and not two and group.most > BASE else NOTHING
     if world.handing_over or (OVER in marks[world.me] and not world.trains):
         if world.trains:
             return STOP
         if OVER not in marks[world.me]:
             return MARK
-        # Otherwise EC2 takes this machine, and the group starts the next one.
-        return LEAVE if two else NOTHING
+        # It never trains again. A group whose only machine idles looks well, and starts none.
+        return (LEAVE if two and world.strategy != ALWAYS else REPLACE) if stays else NOTHING
     if not world.trains:
         return NOTHING
-    others = [name for name in group.members if name != world.me and group.members[name].startswith(LEAVES)]
+    others = [name for name in group.members if name != world.me and group.members[name].startswith(REMAINS)]
     if world.deadline is not None or (world.at_risk and world.strategy == ON_REBALANCE):
         if any(READY in marks[name] and not marks[name] & {BEGAN, OVER} for name in others):
             return STOP
         if world.deadline is not None and world.now >= world.deadline - LAST:
             return STOP
-        return RAISE if not two and group.most > BASE else NOTHING
+        return more
     if world.strategy == ALWAYS:
-        return RAISE if not two and group.most > BASE else NOTHING
+        return more
     # The notice was withdrawn, or the machine before this one went before it could say so. One that has handed over
     # and is still here takes its place with it.
     if two and not any(marks[name] & {BEGAN, OVER} for name in others):
@@ -136,7 +139,7 @@ class Watch:
                 if step == NOTHING:
                     return
                 self._do(step)
-                if step in (RAISE, GIVE_BACK, LEAVE):
+                if step in (RAISE, GIVE_BACK, LEAVE, REPLACE):
                     return
         except CloudError as error:
             self._tell(f"AWS did not do it, tried again: {error}")
@@ -171,9 +174,9 @@ class Watch:
             self._runner(["systemctl", "stop", TRAINER], 300)
         elif step == MARK:
             mark(cloud, self._run, self._me, OVER)
-        elif step == LEAVE:
-            self._tell("this machine has handed the run over, and leaves its group")
-            cloud.leave(self._me, fewer=self._strategy != ALWAYS)
+        elif step in (LEAVE, REPLACE):
+            self._tell("this machine's turn is over, and it leaves its group")
+            cloud.leave(self._me, fewer=step == LEAVE)
         else:
             group = cloud.group_of(self._me)
             wanted = BASE + 1 if step == RAISE else BASE

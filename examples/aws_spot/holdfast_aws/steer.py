@@ -26,6 +26,17 @@ def stop(account: Account, run: str, *, wait: bool = True) -> Answer:
             AutoScalingGroupName=name,
             ScalingProcesses=["AlarmNotification"],
         )
+    _set_to_zero(account, groups)
+    left = _wait_until_gone(account, run) if wait and not account.dry_run else []
+    if left:
+        names = ", ".join(left)
+        raise CommandError(
+            LATER, f"{names} still runs after {WAIT / 60:.0f} min, and costs money: hf-aws status {run}"
+        )
+    return Answer({"run": run, "changes": account.changes}, [f"the run {run} is stopped; {RUN_IS_KEPT}"])
+
+
+def _set_to_zero(account: Account, groups: list[Any]) -> None:
     for group in groups:
         name = group["AutoScalingGroupName"]
         account.change(
@@ -36,13 +47,6 @@ def stop(account: Account, run: str, *, wait: bool = True) -> Answer:
             DesiredCapacity=0,
             HonorCooldown=False,
         )
-    left = _wait_until_gone(account, run) if wait and not account.dry_run else []
-    if left:
-        names = ", ".join(left)
-        raise CommandError(
-            LATER, f"{names} still runs after {WAIT / 60:.0f} min, and costs money: hf-aws status {run}"
-        )
-    return Answer({"run": run, "changes": account.changes}, [f"the run {run} is stopped; {RUN_IS_KEPT}"])
 
 
 def _wait_until_gone(account: Account, run: str) -> list[str]:
@@ -53,6 +57,8 @@ def _wait_until_gone(account: Account, run: str) -> list[str]:
             return left
         account.say(f"{', '.join(left)} commits and leaves")
         account.sleep(POLL)
+        # A machine that had looked a moment before may have asked for a second one.
+        _set_to_zero(account, [group for group in account.groups(run) if group["DesiredCapacity"]])
 
 
 def mode(account: Account, run: str, kind: str, *, now: bool = False) -> Answer:

@@ -1,17 +1,19 @@
 """What the worker's ledger says of its steps. The rules are those of `holdfast supervise --stall-timeout`:
 
 a training stands still when its ledger goes on telling the same step for max(10 min, 20 times the 95th
-percentile of a step). Starts, declared evaluations and pauses before an announced end do not count. A ledger
-that says nothing at all for that long, of an attempt that has begun and not ended, counts too: the whole
-process hangs.
+percentile of a step). Starts, declared evaluations and pauses before an announced end do not count. An attempt
+that has begun and not ended, and gives no sign at all for that long, counts too: the whole process hangs. A save
+that takes longer writes no line; the attempt's progress.json is its sign.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from holdfast_aws.run_state import last_sign, ledger, newest_attempt
 
 LEAST = 600.0  # seconds
 STEPS = 20
@@ -24,14 +26,22 @@ class Progress:
     step: int
     standing: float  # seconds that the step has not moved, by the ledger's own clock; 0 when it need not
     limit: float  # seconds
-    last: float | None  # Unix seconds of the newest line of a training that has begun and not ended
-    told: float | None = None  # Unix seconds of the newest line
+    last: float | None  # Unix seconds of the newest sign of a training that has begun and not ended
+    told: float | None = None  # Unix seconds of the newest sign
 
 
-def read_progress(ledger: Path) -> Progress:
+def read_progress(directory: Path) -> Progress:
+    """Of the newest attempt."""
+    attempt = newest_attempt(directory)
+    progress, sign = read_ledger(ledger(directory, attempt)), last_sign(directory, attempt)
+    last, told = (None if at is None else max(at, sign) for at in (progress.last, progress.told))
+    return replace(progress, last=last, told=told)
+
+
+def read_ledger(path: Path) -> Progress:
     """Of a long ledger the newest lines only."""
     try:
-        with ledger.open("rb") as file:
+        with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL))
             lines = file.read().decode("utf-8", "replace").split("\n")
