@@ -128,11 +128,7 @@ void DirectoryHome::set_aside_if_damaged(const MirrorSource& source) {
 void DirectoryHome::put(const MirrorSource& source) {
   try {
     in_store([&] {
-      // Once, before the first commit: it removes what killed attempts left half-written.
-      if (!recovered_) {
-        store_.recover();
-        recovered_ = true;
-      }
+      recover();
       set_aside_if_damaged(source);
       unproven_.insert(source.id);
       commit(source);
@@ -145,7 +141,14 @@ void DirectoryHome::put(const MirrorSource& source) {
   }
 }
 
-void DirectoryHome::commit(const MirrorSource& source) {
+// Once, before the first commit: it removes what killed attempts left half-written.
+void DirectoryHome::recover() {
+  if (recovered_) return;
+  store_.recover();
+  recovered_ = true;
+}
+
+void DirectoryHome::commit(const MirrorSource& source, bool again) {
   store_.commit({.step = source.id.step,
                  .bytes = source.bytes,
                  .ancestry = source.ancestry,
@@ -159,7 +162,8 @@ void DirectoryHome::commit(const MirrorSource& source) {
                        });
                        stream.finish();
                      },
-                 .copy_of = source.id});
+                 .copy_of = source.id,
+                 .replaces_itself = again});
 }
 
 bool DirectoryHome::holds(const MirrorSource& source) {
@@ -177,24 +181,22 @@ bool DirectoryHome::holds(const MirrorSource& source) {
     same = got >= bytes.size() && std::equal(bytes.begin(), bytes.end(), there.bytes().begin());
     pace_.poll();
   });
-  if (same) make_name_durable(*run, source.id);
+  if (same) make_name_durable(source);
   return same;
 }
 
 // A process that was killed may have left a name that nobody has synced. One that a sync could not write is
-// made once more: the kernel may have dropped it, and then a later sync says nothing about it.
-void DirectoryHome::make_name_durable(Directory& run, FileId id) {
+// made once more, by a new copy: the kernel may have dropped it, and then a later sync says nothing about it.
+void DirectoryHome::make_name_durable(const MirrorSource& source) {
   in_store([&] {
     store_.check_claim();
-    if (!unproven_.insert(id).second) {
-      const std::string name = checkpoint_name(id);
-      const std::string aside = temporary_name(store_.attempt(), "again");
-      run.unlink(aside);
-      run.rename_new(name, aside);
-      run.rename_new(aside, name);
+    if (unproven_.insert(source.id).second) {
+      store_.sync_names();
+    } else {
+      recover();
+      commit(source, true);
     }
-    store_.sync_names();
-    unproven_.erase(id);
+    unproven_.erase(source.id);
   });
 }
 

@@ -43,8 +43,9 @@ class DirectoryHome final : public Home {
   void sweep(Directory& run);
   template <class Work>
   auto in_store(const Work& work);
-  void commit(const MirrorSource& source);
-  void make_name_durable(Directory& run, FileId id);
+  void recover();
+  void commit(const MirrorSource& source, bool again = false);
+  void make_name_durable(const MirrorSource& source);
   void set_aside_if_damaged(const MirrorSource& source);
 
   const std::string name_;

@@ -24,6 +24,7 @@ constexpr Duration kIdle = std::chrono::seconds(1);
 // Doubled after each failure: a short outage costs little time, and a long one few requests.
 constexpr Duration kFirstDelay = std::chrono::seconds(1);
 constexpr Duration kLongestDelay = std::chrono::minutes(1);
+constexpr int kLooksAtUnreadable = 10;                // over some minutes, as the pauses between them grow
 constexpr Duration kCheck = std::chrono::minutes(1);  // costs two listings
 // The newest may turn out damaged, so there must be one more.
 constexpr std::size_t kLeastHome = 2;
@@ -258,7 +259,16 @@ bool Mirror::copy(Directory& run, const Found& found) {
   const auto file = run.open(found.name, OpenMode::read);
   if (!file) return false;  // overtaken, and deleted
   const Held held(run.path() + "/" + found.name);
-  auto source = inspect(run, found, *file);
+  std::optional<MirrorSource> source;
+  try {
+    source = inspect(run, found, *file);
+  } catch (const IoError& error) {
+    if (error.code() != EIO || ++unreadable_[found.id] < kLooksAtUnreadable) throw;
+    skipped_[found.id] = error.what();
+    log_warning("{}; it does not go home", error.what());
+    return false;
+  }
+  unreadable_.erase(found.id);
   if (!source) return false;
   source->path = held.path();
   const SteadyTime began = pace_.clock().now();

@@ -109,6 +109,7 @@ class Mirror {
   bool claimed_ = false;                   // by this process
   std::map<FileId, Copied> homes_;         // verified there by this process
   std::map<FileId, std::string> skipped_;  // cannot go home; value: why
+  std::map<FileId, int> unreadable_;       // the looks at it
   std::set<std::string> kernels_;          // names of those that are home
   std::deque<Duration> took_;              // of the last copies
   std::string retire_failure_;             // the last one, as the log told it

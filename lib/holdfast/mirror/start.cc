@@ -51,7 +51,7 @@ class FetchedBadly : public Error {
 class internal::StartTry {
  public:
   StartTry(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory, Home& home,
-           Pace& pace, const StartChecks& checks, std::vector<AttemptNumber>& claims)
+           Pace& pace, const StartChecks& checks, StartTries& tries)
       : file_system_(file_system),
         verifier_(verifier),
         directory_(directory),
@@ -64,7 +64,7 @@ class internal::StartTry {
                 .only_ours = checks.only_ours},
                verifier),
         claimed_(checks.claimed),
-        claims_(claims) {}
+        tries_(tries) {}
 
   PreparedStart prepare() {
     read_record();
@@ -77,6 +77,7 @@ class internal::StartTry {
     for (const HomeFile& file : home_.starts()) {
       // What follows is not newer than the file here, or stands back behind a mark (RcloneHome::starts).
       if (prepared_.newest && file.id <= *prepared_.newest) break;
+      see(file.id);
       if (fetch(file)) break;
     }
     if (!prepared_.newest && !prepared_.skipped.empty()) {
@@ -115,12 +116,14 @@ class internal::StartTry {
     }
   }
 
+  // Without `newest`, if it cannot: nothing is good here, or what HOME has shown is newer.
   PreparedStart go_alone() {
     find_newest_here();
+    if (prepared_.newest && tries_.newest && *prepared_.newest < *tries_.newest) prepared_.newest.reset();
     if (!prepared_.newest) return std::move(prepared_);
     prepared_.attempt = here() + 1;
     prepared_.alone = true;
-    prepared_.claims = claims_;  // of tries that failed afterwards
+    prepared_.claims = tries_.claims;  // of tries that failed afterwards
     read_record();
     write_record();
     return std::move(prepared_);
@@ -136,10 +139,16 @@ class internal::StartTry {
 
   void claim_home(AttemptNumber least) { use_claim(home_.claim(least)); }
 
+  void see(FileId newest) {
+    tries_.newest = newest;
+    if (tries_.changed) tries_.changed(tries_);
+  }
+
   void use_claim(AttemptNumber number) {
     prepared_.attempt = number;
     prepared_.claims.push_back(number);
-    claims_.push_back(number);
+    tries_.claims.push_back(number);
+    if (tries_.changed) tries_.changed(tries_);
   }
 
   // A claim proves nothing: a start of this directory that failed, or was killed, may have made it. A
@@ -274,20 +283,20 @@ class internal::StartTry {
   const AttemptNumber claimed_;
   PreparedStart prepared_;
   HomeRecord record_;
-  std::vector<AttemptNumber>& claims_;  // of all tries
+  StartTries& tries_;
 };
 
 PreparedStart internal::try_start(FileSystem& file_system, Verifier& verifier,
                                   const std::filesystem::path& directory, Home& home, Pace& pace,
-                                  const StartChecks& checks, std::vector<AttemptNumber>& claims) {
-  return internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).prepare();
+                                  const StartChecks& checks, StartTries& tries) {
+  return internal::StartTry(file_system, verifier, directory, home, pace, checks, tries).prepare();
 }
 
 PreparedStart go_alone_without(FileSystem& file_system, Verifier& verifier,
-                               const std::filesystem::path& directory, Home& home, Pace& pace) {
-  std::vector<AttemptNumber> claims;
+                               const std::filesystem::path& directory, Home& home, Pace& pace,
+                               StartTries tries) {
   PreparedStart start =
-      internal::StartTry(file_system, verifier, directory, home, pace, {}, claims).go_alone();
+      internal::StartTry(file_system, verifier, directory, home, pace, {}, tries).go_alone();
   if (!start.newest) {
     throw HomeError(home.name() + " does not answer, and there is no good checkpoint in " +
                     directory.native() +
@@ -299,21 +308,20 @@ PreparedStart go_alone_without(FileSystem& file_system, Verifier& verifier,
 
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
-                                        Duration patience, const StartChecks& checks) {
+                                        Duration patience, const StartChecks& checks, StartTries tries) {
   const SteadyTime end = pace.clock().now() + patience;
   bool said = false;
-  std::vector<AttemptNumber> claims;
   for (Duration delay = kFirstPause;; delay = std::min(kLongestPause, delay * 2)) {
     try {
       const Patience limited(pace, end - pace.clock().now());
-      return internal::try_start(file_system, verifier, directory, home, pace, checks, claims);
+      return internal::try_start(file_system, verifier, directory, home, pace, checks, tries);
     } catch (const Error& error) {
       // A refusal and a newer owner stay as they are, however long a start waits. There may be memory again.
       if (checks.claimed != 0 || (error.exit_code() != ExitCode::io_failed && !is_about_memory(error))) throw;
       const Duration left = end - pace.clock().now();
       if (left <= Duration::zero()) {
         PreparedStart start =
-            internal::StartTry(file_system, verifier, directory, home, pace, checks, claims).go_alone();
+            internal::StartTry(file_system, verifier, directory, home, pace, checks, tries).go_alone();
         // A fresh start without a claim could train the run a second time beside another machine.
         if (!start.newest) throw;
         say_alone(std::string(error.what()) + "; it was away for " + format_duration(patience), start,
@@ -333,7 +341,7 @@ PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verif
 FetchAhead::FetchAhead(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory,
                        Home& home, Pace& pace, const StartChecks& checks)
     : start_(std::make_unique<internal::StartTry>(file_system, verifier, directory, home, pace, checks,
-                                                  claims_)) {}
+                                                  tries_)) {}
 
 FetchAhead::~FetchAhead() = default;
 

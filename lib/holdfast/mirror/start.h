@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,14 @@ struct PreparedStart {
   bool alone = false;                 // HOME was away: nothing is claimed there
 };
 
+// What the tries of a start have done and seen in HOME. Later ones must know it, also after a hang for which
+// their process was killed.
+struct StartTries {
+  std::vector<AttemptNumber> claims = {};  // made there
+  std::optional<FileId> newest = {};       // is there, newer than all here, and not known as damaged
+  std::function<void(const StartTries&)> changed = {};
+};
+
 // Checks of the run directory; as in StoreOptions.
 struct StartChecks {
   std::filesystem::path mount = {};
@@ -43,17 +52,19 @@ struct StartChecks {
   AttemptNumber claimed = 0;
 };
 
-// Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one it
-// throws what the last try threw. The mirror claims that attempt's number when HOME is back. If another
-// machine has claimed it meanwhile, that machine's checkpoints count, and those of the attempt alone become
-// .damaged.
+// Tries for `patience`. Then it lets the trainer begin alone from a good checkpoint here; without one, or if
+// HOME has shown a newer one, it throws what the last try threw. The mirror claims that attempt's number when
+// HOME is back. If another machine has claimed it meanwhile, that machine's checkpoints count, and those of
+// the attempt alone become .damaged.
 PreparedStart prepare_start_or_go_alone(FileSystem& file_system, Verifier& verifier,
                                         const std::filesystem::path& directory, Home& home, Pace& pace,
-                                        Duration patience, const StartChecks& checks = {});
+                                        Duration patience, const StartChecks& checks = {},
+                                        StartTries tries = {});
 
-// The same without a try, because HOME hangs. HomeError: there is no good checkpoint here.
+// The same without a try, because HOME hangs. HomeError: there is no such checkpoint here.
 PreparedStart go_alone_without(FileSystem& file_system, Verifier& verifier,
-                               const std::filesystem::path& directory, Home& home, Pace& pace);
+                               const std::filesystem::path& directory, Home& home, Pace& pace,
+                               StartTries tries = {});
 
 // For a standby: brings the newest checkpoint of HOME into the run directory, and claims nothing in HOME. The
 // claim that writing needs in the run directory is made once for each object.
@@ -69,7 +80,7 @@ class FetchAhead {
   void fetch();
 
  private:
-  std::vector<AttemptNumber> claims_ = {};  // stays empty
+  StartTries tries_ = {};
   std::unique_ptr<internal::StartTry> start_;
 };
 

@@ -98,6 +98,8 @@ struct CommitRequest {
   // The file is a copy of this checkpoint, of this or an older attempt, and gets its name. Unset: the file is
   // this attempt's, of `step`.
   std::optional<FileId> copy_of = {};
+  // With copy_of: a good copy may have that name, which no sync has made durable. The name never goes away.
+  bool replaces_itself = false;
   // Called with the file's name before `write`, for other processes that write into the file meanwhile.
   std::function<void(const std::string&)> opened = {};
   // Called when the file is durable and was read back, just before it gets its name: it may free that name.

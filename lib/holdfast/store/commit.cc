@@ -134,7 +134,7 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
           .attempt = id.attempt,
           .name = checkpoint_name(id),
           .bytes = file->size(),
-          .ancestry = request.ancestry,
+          .ancestry = request.copy_of ? verdict.ancestry : request.ancestry,
           .finite = verdict.finite,
           .metrics = verdict.metrics,
           .unix_seconds = verdict.unix_seconds};
@@ -143,6 +143,11 @@ CheckpointInfo Committer::read_back(const std::string& name, const CommitRequest
 void Committer::publish(const std::string& temporary, const CommitRequest& request,
                         CheckpointInfo& checkpoint) {
   if (request.before_rename) request.before_rename();
+  if (request.replaces_itself) {
+    directory_.run().rename_over(temporary, checkpoint.name);
+    std::erase(temporaries_, temporary);
+    return;
+  }
   try {
     if (directory_.run().rename_new(temporary, checkpoint.name)) {
       // It has its final name now; remove_abandoned() must not delete it.

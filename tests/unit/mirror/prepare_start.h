@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
 #include "holdfast/mirror/internal/start_try.h"
 
@@ -10,8 +9,8 @@ namespace holdfast { inline namespace v0_2 {
 
 inline PreparedStart prepare_start(FileSystem& files, Verifier& verifier, const std::filesystem::path& run,
                                    Home& home, Pace& pace, AttemptNumber claimed = 0) {
-  std::vector<AttemptNumber> claims;
-  return internal::try_start(files, verifier, run, home, pace, {.claimed = claimed}, claims);
+  StartTries tries;
+  return internal::try_start(files, verifier, run, home, pace, {.claimed = claimed}, tries);
 }
 
 }}  // namespace holdfast::v0_2

@@ -256,7 +256,7 @@ TEST_F(StartsAlone, AStartThatFailsBehindItsClaimContestsNothing) {
 }
 
 // All tries claimed, and none could fetch: what goes on alone is not contested by their claims.
-TEST_F(StartsAlone, ClaimsOfTriesThatFailedAreOwn) {
+TEST_F(StartsAlone, NotWhereHomeHasNewerWork) {
   {
     Machine first(quick, weather);
     prepare(first);
@@ -274,13 +274,7 @@ TEST_F(StartsAlone, ClaimsOfTriesThatFailedAreOwn) {
   }
   Machine machine(quick, weather);
   weather.fail(Op::read, 1, EIO, {.for_ever = true});
-  const PreparedStart start = prepare(machine);
-  ASSERT_TRUE(start.alone);
-  EXPECT_FALSE(start.claims.empty());
-  machine.start_trainer();
-  weather.clear_faults();
-  machine.save(30);
-  EXPECT_NO_THROW(machine.bring_home());
+  EXPECT_THROW(prepare(machine), IoError) << "step 20 is there";
 }
 
 // Each try leaves a claim whose name may not be durable. When HOME is back they are this run's.

@@ -109,6 +109,27 @@ class MirrorProcess::Served {
     for (;;) run_.pace().wait(std::chrono::seconds(1));
   }
 
+  // What it claims and sees is the successor's as well, from the moment at which it does.
+  PreparedStart prepare() {
+    if (!shared_.without_home.exchange(false)) {
+      shared_.newest_attempt = 0;
+      return run_.prepare({.changed = [this, known = std::size_t{0}](const StartTries& tries) mutable {
+        for (; known < tries.claims.size(); ++known) shared_.add(tries.claims[known]);
+        if (!tries.newest) return;
+        shared_.newest_step = tries.newest->step;
+        shared_.newest_attempt = tries.newest->attempt;
+      }});
+    }
+    StartTries tries;
+    for (const auto& claim : shared_.claims) {
+      if (claim != 0) tries.claims.push_back(claim);
+    }
+    if (shared_.newest_attempt != 0) {
+      tries.newest = FileId{.attempt = shared_.newest_attempt, .step = shared_.newest_step};
+    }
+    return run_.go_alone(std::move(tries));
+  }
+
   // Called between the blocks of a copy, too.
   void serve() {
     // An answer may wait in the pace, and the pace calls this function.
@@ -140,8 +161,7 @@ class MirrorProcess::Served {
     }
     if (refused_.first != 0) return answer(serial, refused_.first, refused_.second);
     try {
-      const PreparedStart start = shared_.without_home.exchange(false) ? run_.go_alone() : run_.prepare();
-      for (const AttemptNumber claim : start.claims) shared_.add(claim);
+      const PreparedStart start = prepare();
       shared_.started = true;
       answer(serial, 0, std::to_string(start.attempt));
     } catch (const MirrorStopped&) {

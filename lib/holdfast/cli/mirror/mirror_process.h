@@ -57,6 +57,9 @@ class MirrorProcess {
     std::atomic<pid_t> id{0};               // the mirror that lives
     std::atomic<std::uint32_t> count{0};
     std::array<std::atomic<AttemptNumber>, 64> claims{};
+    // Of the start that is under way: StartTries::newest; an attempt of 0: none.
+    std::atomic<AttemptNumber> newest_attempt{0};
+    std::atomic<std::int64_t> newest_step{0};
     void add(AttemptNumber claim) { claims.at(count++ % claims.size()) = claim; }
   };
   class Served;

@@ -210,7 +210,7 @@ int MirrorRun::mirror() {
   return static_cast<int>(ExitCode::interrupted);
 }
 
-PreparedStart MirrorRun::prepare() {
+PreparedStart MirrorRun::prepare(StartTries tries) {
   look_at_place();
   hold_starts();
   const Preparing preparing(preparing_);
@@ -218,10 +218,13 @@ PreparedStart MirrorRun::prepare() {
                                          home_wait_));
 }
 
-PreparedStart MirrorRun::go_alone() {
+PreparedStart MirrorRun::go_alone(StartTries tries) {
   hold_starts();
   const Preparing preparing(preparing_);
-  return begin(go_alone_without(FileSystem::real(), verifier_, request_.directory, *home_, pace_));
+  PreparedStart start =
+      go_alone_without(FileSystem::real(), verifier_, request_.directory, *home_, pace_, std::move(tries));
+  for (const AttemptNumber claim : std::exchange(start.claims, {})) mirror_.add_earlier_claim(claim);
+  return begin(std::move(start));
 }
 
 PreparedStart MirrorRun::begin(PreparedStart start) {

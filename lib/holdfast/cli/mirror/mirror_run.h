@@ -52,9 +52,9 @@ class MirrorRun {
   int mirror();
   // Waits for HOME; then without it, from a good checkpoint in the run directory. RefusedError: a supervisor
   // on this machine does it.
-  PreparedStart prepare();
+  PreparedStart prepare(StartTries tries = {});
   // Without HOME, at once. HomeError: there is no good checkpoint in the run directory.
-  PreparedStart go_alone();
+  PreparedStart go_alone(StartTries tries);
   Mirror& copies() { return mirror_; }
   Pace& pace() { return pace_; }
   // A trainer has claimed the run directory since this object was made.

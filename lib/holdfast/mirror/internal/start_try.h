@@ -10,10 +10,8 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-// `claims`: the numbers claimed in HOME by earlier tries. A number that this try claims is added, also if it
-// throws.
+// `tries`: the earlier ones. What this try claims and sees is added, also if it throws.
 PreparedStart try_start(FileSystem& file_system, Verifier& verifier, const std::filesystem::path& directory,
-                        Home& home, Pace& pace, const StartChecks& checks,
-                        std::vector<AttemptNumber>& claims);
+                        Home& home, Pace& pace, const StartChecks& checks, StartTries& tries);
 
 }}}  // namespace holdfast::v0_2::internal

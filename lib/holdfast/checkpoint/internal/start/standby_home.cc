@@ -128,6 +128,13 @@ void StandbyHome::say(RunPhase phase, const std::string& reason, AttemptNumber a
 void StandbyHome::leave() noexcept {
   deaf_ = true;
   pace_.set_patience(kLeaving);
+  try {
+    // A try of the start may have claimed once more: only a word about the highest claim is heard.
+    const AttemptNumber highest = claimed_ != 0 ? home_->highest() : 0;
+    if (highest > claimed_ && home_->is_own(highest)) claimed_ = highest;
+  } catch (const std::exception& error) {
+    log_debug("standby: {}", what_of(error));
+  }
   if (claimed_ != 0) say(RunPhase::interrupted, "this standby ended before it began", claimed_);
   try {
     home_->remove_note(kStandbyName);
