@@ -1,0 +1,246 @@
+#include "shell_process.h"
+
+#include <stdexcept>
+
+#include "holdfast/base/error.h"
+#include "shell_run.h"
+#include "support/run_disk.h"
+
+namespace holdfast::simulation {
+namespace {
+
+using namespace std::chrono_literals;
+using F = ShellFault;
+using P = ShellPromise;
+
+class Told final : public Source {
+ public:
+  explicit Told(std::shared_ptr<News> news) : news_(std::move(news)) {}
+  std::string_view name() const override { return "program"; }
+  Duration interval() const override { return 1h; }
+  int wake_descriptor() const override { return news_->event; }
+  std::vector<Notice> poll() override {
+    eventfd_t ignored = 0;
+    eventfd_read(news_->event, &ignored);
+    return std::exchange(news_->waiting, {});
+  }
+
+ private:
+  std::shared_ptr<News> news_;
+};
+
+bool is_final(SaveStatus status) { return status != SaveStatus::staging && status != SaveStatus::staged; }
+
+}  // namespace
+
+ShellProcess::ShellProcess(ShellRun& the_run, ShellAttempt& the_attempt, int the_rank, Fibers::Group the_group)
+    : run(the_run),
+      attempt(the_attempt),
+      rank(the_rank),
+      group(the_group),
+      state(the_rank),
+      view(the_attempt.sees(the_rank) ? static_cast<FileSystem&>(*the_attempt.disk) : nothing),
+      chance_(the_attempt.seed, 100 + static_cast<std::uint64_t>(the_rank + 1)) {
+  view.set_hook([this](const test::Operation& operation) { attempt.weather.at(operation, view); });
+}
+
+bool ShellProcess::alone() const { return attempt.world == nullptr; }
+
+void ShellProcess::start() {
+  moved = Fibers::current()->now();
+  Fibers::current()->start(group, [this] { live(); });
+}
+
+CheckpointerOptions ShellProcess::options() {
+  const ShellAttempt::Choice& choice = attempt.choice;
+  CheckpointerOptions options;
+  options.directory = test::kRun;
+  options.mount = "/vol";
+  options.every = choice.every;
+  options.keep = choice.keep;
+  options.start.mount_wait = 1min;
+  options.start.seams.file_system = &view;
+  options.notices.hear_signals = false;
+  options.notices.cloud = false;
+  options.notices.on_notice = choice.policy;
+  if (choice.policy == OnNotice::callback) {
+    options.notices.decide = [this](const Notice&, Duration) {
+      return std::array{OnNotice::train_on, OnNotice::wait, OnNotice::exit}[chance_.draw(3)];
+    };
+  }
+  options.notices.sources.emplace_back([news = news](Clock&) { return std::make_unique<Told>(news); });
+  options.writing.threads = 1;
+  options.writing.second_image = run.has(F::second_image);
+  if (run.has(F::write_limit)) options.writing.write_limit = choice.write_limit;
+  options.writing.on_save = [this](const SaveEvent& event) { hear(event); };
+  if (attempt.world) {
+    options.ranks.channel = &attempt.world->rank(rank);
+    options.ranks.shared_write = !run.has(F::unshared);
+  }
+  return options;
+}
+
+void ShellProcess::live() {
+  Fibers& fibers = *Fibers::current();
+  SteadyTime ends{};
+  try {
+    Checkpointer checkpointer(state, options());
+    try {
+      checkpointer_ = &checkpointer;
+      if (run.has(F::expects_end)) checkpointer.expect_last_step(run.goal());
+      resumed = checkpointer.resume();
+      moved = fibers.now();
+      number = checkpointer.attempt();
+      run.resumed(*this);
+      train(checkpointer);
+      finish(checkpointer);
+    } catch (...) {
+      finished = true;
+      checkpointer_ = nullptr;
+      ends = fibers.now();
+      throw;
+    }
+    finished = true;
+    checkpointer_ = nullptr;
+    ends = fibers.now();
+  } catch (const Error& what) {
+    error = what.what();
+    error_code = static_cast<int>(what.exit_code());
+  } catch (const std::runtime_error& what) {  // the program's own
+    error = what.what();
+    error_code = 1;
+  }
+  run.check(P::destructor_returns,
+            attempt.weather.hung > 0 || run.has(F::stalls) || fibers.now() - ends < attempt.patience(),
+            "after " + format_duration(fibers.now() - ends));
+  watch_handles(true);
+  if (attempt.world && !error.empty()) attempt.world->lose(rank);
+  run.say(*this, error.empty() ? "ended with " + std::to_string(code)
+                               : "broke off with " + std::to_string(error_code) + ": " + error);
+  run.ended(*this);
+}
+
+void ShellProcess::train(Checkpointer& checkpointer) {
+  while (state.step() < run.goal() && !told) told = step(checkpointer);
+}
+
+// One turn of the loop: true if the run must stop.
+bool ShellProcess::step(Checkpointer& checkpointer) {
+  Fibers& fibers = *Fibers::current();
+  const ShellAttempt::Choice& choice = attempt.choice;
+  fibers.sleep(choice.step_time * 2 / 3);
+  if (chance_.one_in(8) && checkpointer.tick()) return true;
+  if (run.has(F::announces_updates)) checkpointer.before_update();
+  state.begin_update();
+  fibers.sleep(choice.step_time / 3);
+  const StepReport report = state.end_update();
+  const Decision decision = checkpointer.after_step(report);
+  moved = fibers.now();
+  run.check(P::never_stuck, true, "");
+  if (decision.saved || decision.save.step() >= 0) keep(decision.save);
+  watch_handles(false);
+  run.trained(*this);
+  if (decision.stop) {
+    run.say(*this, "is told to stop at step " + std::to_string(state.step()) + ": " + decision.reason);
+    return true;
+  }
+  if (choice.save_at != 0 && state.step() % choice.save_at == 0) {
+    keep(checkpointer.save());
+    if (!handles_.empty() && chance_.one_in(3) && alone()) handles_.back().handle.wait_for(attempt.patience());
+  }
+  if (choice.evaluate_at != 0 && state.step() % choice.evaluate_at == 0) {
+    evaluate(checkpointer);
+    moved = fibers.now();
+    if (run.has(F::best)) checkpointer.metric("accuracy", static_cast<double>(chance_.draw(100)));
+  }
+  return false;
+}
+
+void ShellProcess::evaluate(Checkpointer& checkpointer) {
+  Fibers& fibers = *Fibers::current();
+  evaluating = true;
+  const bool throws = run.has(F::exceptions) && alone() && attempt.disturbed && chance_.one_in(8);
+  try {
+    const Checkpointer::EvaluationScope scope(checkpointer);
+    moved = fibers.now();
+    state.evaluate();
+    for (Duration left = attempt.choice.evaluation; left > Duration::zero(); left -= 2s) {
+      fibers.sleep(2s);
+      if (chance_.one_in(2) && checkpointer.tick()) {
+        told = true;
+        break;
+      }
+      if (throws && chance_.one_in(3)) throw std::runtime_error("the evaluation fails");
+    }
+    state.restore();
+  } catch (...) {
+    evaluating = false;
+    throw;
+  }
+  evaluating = false;
+}
+
+void ShellProcess::finish(Checkpointer& checkpointer) {
+  Fibers& fibers = *Fibers::current();
+  const SteadyTime began = fibers.now();
+  moved = began;
+  code = checkpointer.finish();
+  finished = true;
+  moved = fibers.now();
+  if (leads() && checkpointer.last_durable().step >= 0) run.acknowledged(*this, checkpointer.last_durable().step);
+  run.check(P::finish_returns, !run.calm() || fibers.now() - began < attempt.patience(),
+            "after " + format_duration(fibers.now() - began));
+}
+
+void ShellProcess::hear(const SaveEvent& event) {
+  // A copy: the texts are gone once another fiber runs.
+  const SaveEvent heard{.status = event.status, .step = event.step};
+  run.say(*this, "on_save: step " + std::to_string(heard.step) + " status " +
+                     std::to_string(static_cast<int>(heard.status)) + " " + std::string(event.error));
+  run.check(P::on_save_after_finish, !finished, "step " + std::to_string(heard.step));
+  if (heard.status == SaveStatus::staged) {
+    ++staged_[heard.step];
+  } else {
+    const int settled = ++settled_[heard.step];
+    if (heard.status == SaveStatus::durable && leads()) {
+      run.check(P::told_in_order, staged_[heard.step] >= settled,
+                "step " + std::to_string(heard.step) + " is durable and was not staged");
+      run.acknowledged(*this, heard.step);
+    }
+    if (heard.status == SaveStatus::failed) run.failed(*this, heard.step, std::string(event.error));
+  }
+  if (!run.has(F::calls_back)) return;
+  const auto choice = chance_.draw(10);
+  with_checkpointer([&](Checkpointer& checkpointer) {
+    if (choice == 0) checkpointer.request_save();
+    if (choice < 4) static_cast<void>(checkpointer.figures());
+    if (choice == 5 && attempt.disturbed && run.has(F::stop) && chance_.one_in(5)) {
+      attempt.told = true;
+      checkpointer.request_stop("the program");
+    }
+  });
+}
+
+void ShellProcess::keep(const SaveHandle& handle) {
+  if (handle.step() >= 0) handles_.push_back({handle, handle.status()});
+}
+
+void ShellProcess::watch_handles(bool all_over) {
+  for (Kept& kept : handles_) {
+    const SaveStatus now = kept.handle.status();
+    run.check(P::settled_once, !is_final(kept.last) || now == kept.last,
+              "step " + std::to_string(kept.handle.step()) + " was " + std::to_string(static_cast<int>(kept.last)) +
+                  " and is " + std::to_string(static_cast<int>(now)));
+    if (now == SaveStatus::durable && leads()) {
+      run.check(P::durable_is_told_by_the_handle, settled_[kept.handle.step()] > 0,
+                "step " + std::to_string(kept.handle.step()) + " is durable, and on_save was not told");
+    }
+    kept.last = now;
+    if (all_over) {
+      run.check(P::saves_are_settled, is_final(now) || attempt.weather.hung > 0,
+                "the save of step " + std::to_string(kept.handle.step()) + " is never settled");
+    }
+  }
+}
+
+}  // namespace holdfast::simulation
