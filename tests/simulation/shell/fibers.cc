@@ -5,17 +5,20 @@
 #include <execinfo.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
 #include <utility>
 
 namespace holdfast::simulation {
 namespace {
 
-constexpr std::size_t kStack = 512 * 1024;
+constexpr std::size_t kStack = 512UL * 1024;
 constexpr SteadyTime kStart{std::chrono::hours(1000)};
 constexpr Duration kPointTakes = std::chrono::microseconds(1);
 
@@ -54,6 +57,29 @@ const char* name_of(Fibers::Wait wait) {
   static constexpr std::array kNames{"runs",        "a lock", "a condition", "the end of a thread",
                                      "a sleep",     "poll()", "a future"};
   return kNames[static_cast<std::size_t>(wait)];
+}
+
+// The names of the program's functions that these addresses belong to; without addr2line nothing.
+std::string functions_of(std::span<void* const> frames) {
+  if (frames.empty()) return {};
+  Dl_info here{};
+  dladdr(reinterpret_cast<void*>(&functions_of), &here);
+  std::string command = "addr2line -Cfe /proc/" + std::to_string(getpid()) + "/exe";
+  for (void* frame : frames) {
+    Dl_info info{};
+    if (dladdr(frame, &info) == 0 || info.dli_fbase != here.dli_fbase) continue;
+    char text[32];
+    std::snprintf(text, sizeof text, " %zx", static_cast<std::size_t>(static_cast<char*>(frame) - static_cast<char*>(here.dli_fbase)) - 1);
+    command += text;
+  }
+  std::string names;
+  FILE* const output = popen((command + " 2>/dev/null").c_str(), "r");
+  char line[2000];
+  for (bool name = true; output != nullptr && std::fgets(line, sizeof line, output) != nullptr; name = !name) {
+    if (name) names += std::string("    ") + line;
+  }
+  if (output != nullptr) pclose(output);
+  return names;
 }
 
 }  // namespace
@@ -187,8 +213,9 @@ void Fibers::join(Fiber* fiber) {
 
 Fibers::Group Fibers::group() const { return self_->group; }
 
-bool Fibers::lives(Group group) const {
-  return std::any_of(alive_.begin(), alive_.end(), [&](const Fiber* fiber) { return fiber->group == group; });
+int Fibers::count(Group group) const {
+  return static_cast<int>(
+      std::count_if(alive_.begin(), alive_.end(), [&](const Fiber* fiber) { return fiber->group == group; }));
 }
 
 void Fibers::kill(Group group) {
@@ -313,14 +340,7 @@ std::string Fibers::report() const {
       text += " for " + std::to_string(std::chrono::duration<double>(fiber->until - now_).count()) + " s more";
     }
     text += "\n";
-    for (int i = 2; i < fiber->frame_count; ++i) {
-      Dl_info info{};
-      if (dladdr(fiber->frames[static_cast<std::size_t>(i)], &info) == 0 || info.dli_sname == nullptr) continue;
-      int status = 0;
-      char* const name = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
-      text += std::string("    ") + (name != nullptr ? name : info.dli_sname) + "\n";
-      std::free(name);
-    }
+    text += functions_of(std::span(fiber->frames).first(static_cast<std::size_t>(fiber->frame_count)));
   }
   return text;
 }

@@ -67,7 +67,7 @@ class Fibers {
   Group group() const;
   // None of its fibers runs any more, but to release the locks that they hold. Not of the caller's group.
   void kill(Group group);
-  bool lives(Group group) const;  // it has a fiber that has not ended
+  int count(Group group) const;  // of its fibers that have not ended
   // Ends run() with that text.
   [[noreturn]] void fail(const std::string& text);
   // Of all decisions up to now.

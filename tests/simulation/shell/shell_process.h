@@ -72,7 +72,8 @@ class ShellProcess {
   int error_code = -1;
   AttemptNumber number = 0;
   SteadyTime moved{};  // the loop's last sign of life
-  bool calm_save_failed = false;
+  int other_threads = 0;  // of the program
+  bool left_behind = false;  // a thread of the Checkpointer outlives it, because it waits for the disk
 
  private:
   CheckpointerOptions options();

@@ -75,6 +75,8 @@ void ShellRun::live() {
 }
 
 ShellAttempt& ShellRun::begin(bool disturbed) {
+  const auto number = static_cast<std::uint64_t>(attempts_.size());
+  Chance chance(seed_, 200 + number);
   attempts_.push_back(std::make_unique<ShellAttempt>(seed_ * 100 + attempts_.size()));
   ShellAttempt& attempt = *attempts_.back();
   ++counts_.attempts;
@@ -83,13 +85,13 @@ ShellAttempt& ShellRun::begin(bool disturbed) {
   attempt.disk = disk_;
   attempt.began = fibers_->now();
   choose(attempt);
-  const int ranks = has(F::several) ? 2 + static_cast<int>(chance_.draw(2)) : 1;
+  const int ranks = has(F::several) ? 2 + static_cast<int>(chance.draw(2)) : 1;
   if (ranks > 1) {
     attempt.world = std::make_unique<test::MemoryWorld>(ranks);
     attempt.world->timeout = 5min;
-    attempt.seers = has(F::blind_ranks) ? 1 + static_cast<int>(chance_.draw(static_cast<std::uint64_t>(ranks))) : ranks;
+    attempt.seers = has(F::blind_ranks) ? 1 + static_cast<int>(chance.draw(static_cast<std::uint64_t>(ranks))) : ranks;
     for (int rank = 1; rank < ranks; ++rank) {
-      if (chance_.one_in(2)) attempt.world->machines[rank] = "machine-" + std::to_string(rank);
+      if (chance.one_in(2)) attempt.world->machines[rank] = "machine-" + std::to_string(rank);
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
@@ -100,41 +102,50 @@ ShellAttempt& ShellRun::begin(bool disturbed) {
   return attempt;
 }
 
+// Each fault draws by itself, so that a run without one of them has the others as before.
+Chance ShellRun::chance_of(const ShellAttempt& attempt, F fault) {
+  return {attempt.seed, 300 + static_cast<std::uint64_t>(fault)};
+}
+
 void ShellRun::choose(ShellAttempt& attempt) {
   const bool fast = has(F::fast_steps);
-  const auto often = [&](std::uint64_t least, std::uint64_t most) {
-    return static_cast<std::int64_t>((least + chance_.draw(most - least + 1)) * (fast ? 10 : 1));
+  const auto draw = [&](F fault, std::uint64_t below) { return chance_of(attempt, fault).draw(below); };
+  const auto often = [&](F fault, std::uint64_t least, std::uint64_t most) {
+    return static_cast<std::int64_t>((least + draw(fault, most - least + 1)) * (fast ? 10 : 1));
   };
   ShellAttempt::Choice& choice = attempt.choice;
-  choice.step_time = fast ? chance_.between(5ms, 80ms) : chance_.between(500ms, 8s);
+  Chance chance = chance_of(attempt, F::fast_steps);
+  choice.step_time = fast ? chance.between(5ms, 80ms) : chance.between(500ms, 8s);
+  choice.keep = KeepLast{2 + static_cast<int>(chance.draw(3))};
+  choice.evaluation = chance.between(3s, 40s);
+  attempt.weather.sync = chance.between(1ms, 60ms);
   if (has(F::by_steps)) {
-    choice.every_steps = often(1, 9);
+    choice.every_steps = often(F::by_steps, 1, 9);
     choice.every.push_back(SaveEvery::steps(*choice.every_steps));
   }
-  if (has(F::by_time)) choice.every.emplace_back(chance_.between(5s, 90s));
+  if (has(F::by_time)) choice.every.emplace_back(chance_of(attempt, F::by_time).between(5s, 90s));
   if (has(F::automatic) && choice.every.empty()) choice.every = SaveEvery::automatic();
-  if (has(F::evaluations)) choice.evaluate_at = often(3, 10);
-  choice.evaluation = chance_.between(3s, 40s);
-  if (has(F::saves)) choice.save_at = often(2, 8);
-  choice.keep = KeepLast{2 + static_cast<int>(chance_.draw(3))};
+  if (has(F::evaluations)) choice.evaluate_at = often(F::evaluations, 3, 10);
+  if (has(F::saves)) choice.save_at = often(F::saves, 2, 8);
   if (has(F::best)) choice.keep |= KeepBest{.metric = "accuracy", .better = Better::higher};
   if (has(F::other_policy)) {
-    choice.policy = std::array{OnNotice::wait, OnNotice::exit, OnNotice::callback}[chance_.draw(3)];
+    choice.policy = std::array{OnNotice::wait, OnNotice::exit, OnNotice::callback}[draw(F::other_policy, 3)];
   }
-  choice.write_limit = 0.02 + 0.01 * static_cast<double>(chance_.draw(50));
-  Weather& weather = attempt.weather;
-  weather.sync = chance_.between(1ms, 60ms);
+  choice.write_limit = 0.02 + 0.01 * static_cast<double>(draw(F::write_limit, 50));
   if (has(F::slow_disk)) {
-    weather.sync = chance_.between(100ms, 3s);
-    weather.bytes_a_second = 1e5 * static_cast<double>(1 + chance_.draw(20));
-    weather.uneven = chance_.one_in(2);
+    Chance slow = chance_of(attempt, F::slow_disk);
+    attempt.weather.sync = slow.between(100ms, 3s);
+    attempt.weather.bytes_a_second = 1e5 * static_cast<double>(1 + slow.draw(20));
+    attempt.weather.uneven = slow.one_in(2);
   }
 }
 
 void ShellRun::at(ShellProcess& process, SteadyTime time, std::function<void()> work) {
+  ++process.other_threads;
   fibers_->start(process.group, [this, time, &process, work = std::move(work)] {
     fibers_->sleep_until(time);
     if (!process.ended) work();
+    --process.other_threads;
   });
 }
 
@@ -142,61 +153,62 @@ void ShellRun::disturb(ShellAttempt& attempt) {
   const ShellAttempt::Choice& choice = attempt.choice;
   Duration length = choice.step_time * goal_ + 5s;
   if (choice.evaluate_at != 0) length += choice.evaluation * (goal_ / choice.evaluate_at);
-  const auto some_time = [&] { return attempt.began + chance_.between(0s, length); };
-  const auto someone = [&]() -> ShellProcess& { return *attempt.processes[chance_.draw(attempt.processes.size())]; };
-  Weather& weather = attempt.weather;
-  const auto spell = [&](Weather::Spell& one, Duration longest) {
-    one.from = chance_.one_in(6) ? attempt.began : some_time();
-    one.until = one.from + chance_.between(1s, longest);
-    attempt.longest = std::max(attempt.longest, one.until);
+  const auto some_time = [&](Chance& chance) { return attempt.began + chance.between(0s, length); };
+  const auto someone = [&](Chance& chance) -> ShellProcess& {
+    return *attempt.processes[chance.draw(attempt.processes.size())];
   };
-  if (has(F::failing_disk)) {
-    spell(weather.fails, 2min);
-    weather.reads_fail = chance_.one_in(4);
-  }
-  if (has(F::full_disk)) spell(weather.full, 5min);
-  if (has(F::hanging_disk)) spell(weather.hangs, 15min);
-  if (has(F::kill)) attempt.killed_at = some_time();
-  if (has(F::hanging_disk) && has(F::kill) && chance_.one_in(2)) {
+  Weather& weather = attempt.weather;
+  const auto spell = [&](F fault, Weather::Spell& one, Duration longest) {
+    Chance chance = chance_of(attempt, fault);
+    if (!has(fault)) return chance;
+    one.from = chance.one_in(6) ? attempt.began : some_time(chance);
+    one.until = one.from + chance.between(1s, longest);
+    attempt.longest = std::max(attempt.longest, one.until);
+    return chance;
+  };
+  weather.reads_fail = spell(F::failing_disk, weather.fails, 2min).one_in(4);
+  spell(F::full_disk, weather.full, 5min);
+  Chance hangs = spell(F::hanging_disk, weather.hangs, 15min);
+  Chance kills = chance_of(attempt, F::kill);
+  if (has(F::kill)) attempt.killed_at = some_time(kills);
+  if (has(F::hanging_disk) && has(F::kill) && hangs.one_in(2)) {
     weather.hangs.until = Fibers::kNever;
-    attempt.killed_at = weather.hangs.from + chance_.between(1s, 10min);
+    attempt.killed_at = weather.hangs.from + kills.between(1s, 10min);
   }
   if (has(F::requests)) {
-    for (auto left = chance_.draw(4); left > 0; --left) {
-      ShellProcess& process = someone();
-      at(process, some_time(), [this, &process, &attempt] {
-        const std::int64_t step = process.state.step();
-        if (!process.with_checkpointer([](Checkpointer& one) { one.request_save(); }) || !process.resumed) return;
-        if (!calm() || attempt.notices) return;
-        fibers_->sleep(5min + attempt.choice.step_time * 3);
-        check(P::request_is_served, process.ended || process.finished || attempt.notices || acknowledged_ >= step,
-              "asked at step " + std::to_string(step) + ", and " + std::to_string(acknowledged_) + " is the newest");
-      });
+    Chance chance = chance_of(attempt, F::requests);
+    for (auto left = 1 + chance.draw(4); left > 0; --left) {
+      ShellProcess& process = someone(chance);
+      at(process, some_time(chance), [this, &process, &attempt] { request(attempt, process); });
     }
   }
   if (has(F::stop)) {
-    ShellProcess& process = someone();
-    at(process, some_time(), [this, &process, &attempt] {
+    Chance chance = chance_of(attempt, F::stop);
+    ShellProcess& process = someone(chance);
+    at(process, some_time(chance), [this, chance, &process, &attempt]() mutable {
       attempt.told = true;
-      const auto now = fibers_->now();
-      if (chance_.one_in(3)) {
+      if (chance.one_in(3)) {
         process.with_checkpointer([](Checkpointer& one) { one.request_stop("the program wants it"); });
         return;
       }
       const bool guessed = has(F::guess) || calm();
       process.news->tell({.kind = NoticeKind::stop,
-                          .deadline = now + (guessed ? 25s : chance_.between(5s, 3min)),
+                          .deadline = fibers_->now() + (guessed ? 25s : chance.between(5s, 3min)),
                           .text = "SIGTERM",
                           .guessed = guessed});
     });
   }
-  if (has(F::notice)) announce(attempt, someone(), some_time());
-  if (has(F::notice) && has(F::several_notices)) announce(attempt, someone(), some_time());
+  if (has(F::notice)) {
+    Chance chance = chance_of(attempt, F::notice);
+    announce(attempt, someone(chance), some_time(chance), chance);
+    if (has(F::several_notices)) announce(attempt, someone(chance), some_time(chance), chance);
+  }
   if (has(F::lost_rank) && attempt.processes.size() > 1) {
-    ShellProcess& process = someone();
-    fibers_->start(0, [this, time = some_time(), &process, &attempt] {
+    Chance chance = chance_of(attempt, F::lost_rank);
+    ShellProcess& process = someone(chance);
+    fibers_->start(0, [this, time = some_time(chance), &process, &attempt] {
       fibers_->sleep_until(time);
-      if (process.ended || attempt.killed_at == SteadyTime::min()) return;
+      if (process.ended || attempt.over) return;
       say(process, "is lost");
       attempt.rank_lost = true;
       fibers_->kill(process.group);
@@ -206,22 +218,35 @@ void ShellRun::disturb(ShellAttempt& attempt) {
     });
   }
   if (has(F::rival)) {
-    fibers_->start(0, [this, time = some_time(), &attempt] {
+    Chance chance = chance_of(attempt, F::rival);
+    fibers_->start(0, [this, time = some_time(chance), &attempt] {
       fibers_->sleep_until(time);
       if (live_.size() != 1 || live_.front() != &attempt) return;
-      live_.push_back(&begin(false));
+      ShellAttempt& other = begin(false);
+      attempt.rivalled = other.rivalled = true;
+      live_.push_back(&other);
     });
   }
 }
 
+void ShellRun::request(ShellAttempt& attempt, ShellProcess& process) {
+  const std::int64_t step = process.state.step();
+  if (!process.resumed || !process.with_checkpointer([](Checkpointer& one) { one.request_save(); })) return;
+  if (!calm() || attempt.notices) return;
+  fibers_->sleep(2min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
+  if (process.ended || process.finished || attempt.notices || attempt.told) return;
+  check(P::request_is_served, acknowledged_ >= step,
+        "asked at step " + std::to_string(step) + ", and " + std::to_string(acknowledged_) + " is the newest");
+}
+
 // The machine of that rank will end, and perhaps does.
-void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime when) {
-  const Duration notice = chance_.between(20s, 6min);
+void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime when, Chance& chance) {
+  const Duration notice = chance.between(20s, 6min);
   const SteadyTime deadline = when + notice;
-  const bool withdrawn = has(F::withdraw) && chance_.one_in(2);
-  const bool guessed = has(F::guess) && chance_.one_in(2);
-  const bool hibernates = has(F::hibernate) && chance_.one_in(2);
-  const Duration until_withdrawn = chance_.between(1s, notice + 50s);
+  const bool withdrawn = has(F::withdraw) && chance.one_in(2);
+  const bool guessed = has(F::guess) && chance.one_in(2);
+  const bool hibernates = has(F::hibernate) && chance.one_in(2);
+  const Duration until_withdrawn = chance.between(1s, notice + 50s);
   attempt.longest = std::max(attempt.longest, deadline + 3min);
   at(process, when, [=, this, &process, &attempt] {
     attempt.told = attempt.notices = true;
@@ -260,12 +285,15 @@ void ShellRun::resumed(ShellProcess& process) {
   check(P::resumed_is_a_boundary, process.state.torn.empty(), process.state.torn);
   check(P::resumed_is_a_boundary, process.state.step() == found.step, "the state is of another step than the start says");
   if (!process.leads()) return;
-  check(P::acknowledged_is_found, found.step >= acknowledged_,
-        "step " + std::to_string(acknowledged_) + " was acknowledged, and the start takes " +
-            std::to_string(found.step));
+  for (const auto& [number, step] : acknowledged_by_) {
+    if (number > process.number) break;  // it claimed the run while this one started
+    check(P::acknowledged_is_found, found.step >= step,
+          "step " + std::to_string(step) + " was acknowledged, and the start takes " + std::to_string(found.step));
+  }
   attempt.began_with = found.step;
-  for (ShellAttempt* older : live_) {
-    if (older->number < attempt.number) older->newer = found.step;
+  for (ShellAttempt* other : live_) {
+    const AttemptNumber number = other->processes.front()->number;
+    if (number != 0 && number < process.number) other->newer = found.step;
   }
 }
 
@@ -285,7 +313,10 @@ void ShellRun::acknowledged(ShellProcess& process, std::int64_t step) {
   check(P::superseded_acknowledges_nothing, !attempt.newer || step <= *attempt.newer,
         "step " + std::to_string(step) + " after a newer attempt began with " +
             std::to_string(attempt.newer.value_or(-1)));
-  if (!attempt.newer) acknowledged_ = std::max(acknowledged_, step);
+  if (calm()) check(P::undisturbed_saves_succeed, true, {});
+  acknowledged_ = std::max(acknowledged_, step);
+  auto& newest = acknowledged_by_[process.number];
+  newest = std::max(newest, step);
 }
 
 void ShellRun::failed(ShellProcess& process, std::int64_t step, const std::string& error) {
@@ -304,7 +335,7 @@ void ShellRun::kill(ShellAttempt& attempt) {
     fibers_->kill(process->group);
     process->ended = process->lost = true;
   }
-  attempt.killed_at = SteadyTime::min();
+  attempt.over = true;
   std::erase(live_, &attempt);
   if (!live_.empty()) return;  // another machine has the volume
   disk_ = std::make_shared<test::MemoryFileSystem>(has(F::power) ? after_power_cut(*attempt.disk) : attempt.disk->copy());
@@ -324,7 +355,7 @@ test::MemoryFileSystem ShellRun::after_power_cut(const test::MemoryFileSystem& d
 void ShellRun::conclude(ShellAttempt& attempt) {
   std::erase(live_, &attempt);
   for (const auto& process : attempt.processes) fibers_->kill(process->group);
-  attempt.killed_at = SteadyTime::min();
+  attempt.over = true;
   int code = -1;
   bool errors = false;
   for (const auto& process : attempt.processes) errors = errors || process->lost || !process->error.empty();
@@ -364,10 +395,14 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
       }
       break;
     case 74:
-      check(P::code_74_had_a_failure, disk_failed || attempt.rank_lost || (attempt.world && late), text);
+      check(P::code_74_had_a_failure,
+            disk_failed || attempt.rank_lost || process.left_behind || (attempt.world && late), text);
+      check(P::code_74_had_a_failure,
+            thrown || !process.told || (attempt.began_with == 0 && acknowledged_by_.count(process.number) == 0),
+            text + ", although it was told to stop, and a step is durable");
       break;
     case 76:
-      check(P::code_76_has_a_newer_attempt, attempt.number < static_cast<int>(attempts_.size()), text);
+      check(P::code_76_has_a_newer_attempt, attempt.rivalled, text);
       break;
     case 1:
       break;
@@ -378,7 +413,7 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
 
 void ShellRun::judge_state(const ShellAttempt& attempt, const ShellProcess& leader) {
   if (attempt.weather.failures + attempt.weather.hung > 0 || attempt.newer || !live_.empty()) return;
-  if (leader.code == 76) return;
+  if (leader.code == 76 || leader.left_behind) return;
   const auto directory = attempt.disk->open_directory(test::kRun, false);
   const auto state = directory ? read_run_state(*directory) : std::nullopt;
   if (!state) return check(P::state_agrees_with_the_code, false, "there is none");

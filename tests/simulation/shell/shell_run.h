@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -57,7 +58,8 @@ struct ShellAttempt {
   SteadyTime began{}, killed_at = Fibers::kNever;
   bool told = false;             // a stop, or an end, was told to one of its ranks
   bool notices = false;          // so that not every save is made
-  bool rank_lost = false;
+  bool rank_lost = false, over = false;
+  bool rivalled = false;         // another attempt ran beside it
   std::optional<std::int64_t> newer;  // a newer attempt resumed at this step
   SteadyTime longest{};          // until then waiting is no fault
   std::int64_t began_with = 0;   // step
@@ -88,7 +90,9 @@ class ShellRun {
   ShellAttempt& begin(bool disturbed);
   void choose(ShellAttempt& attempt);
   void disturb(ShellAttempt& attempt);
-  void announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime at);
+  void announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime at, Chance& chance);
+  void request(ShellAttempt& attempt, ShellProcess& process);
+  static Chance chance_of(const ShellAttempt& attempt, ShellFault fault);
   void at(ShellProcess& process, SteadyTime time, std::function<void()> work);
   void look_at_end(ShellAttempt& attempt, SteadyTime deadline);
   void kill(ShellAttempt& attempt);
@@ -109,6 +113,7 @@ class ShellRun {
   std::vector<std::unique_ptr<ShellAttempt>> attempts_;
   std::vector<ShellAttempt*> live_;
   std::int64_t acknowledged_ = -1;
+  std::map<AttemptNumber, std::int64_t> acknowledged_by_;  // the newest of each attempt
   bool complete_ = false;
   Fibers::Group groups_ = 0;
 };

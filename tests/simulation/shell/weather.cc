@@ -40,7 +40,18 @@ ShellFaults shell_faults_of(std::uint64_t seed) {
   for (unsigned fault = 0; fault < kShellFaults; ++fault) {
     if (hash(seed, fault) % 100 < (fault < 2 ? 50 : percent)) faults |= ShellFaults{1} << fault;
   }
-  return hash(seed, 98) % 4 == 0 ? faults & kCalm : faults;
+  if (hash(seed, 98) % 4 != 0) return faults;
+  // Saves that fall due anyway, and ends that are announced, would hide that a request or a notice is not answered.
+  faults = (faults | hash(seed, 97)) & kCalm;
+  if (hash(seed, 96) % 2 != 0) faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic));
+  const auto others = bit(ShellFault::stop) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
+                      bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::kill);
+  switch (hash(seed, 95) % 4) {
+    case 0: return (faults | bit(ShellFault::requests)) & ~(others | bit(ShellFault::notice) | bit(ShellFault::fast_steps));
+    case 1: return (faults | bit(ShellFault::notice)) & ~(others | bit(ShellFault::fast_steps));
+    case 2: return (faults | bit(ShellFault::stop)) & ~bit(ShellFault::notice);
+    default: return faults;
+  }
 }
 
 bool is_calm(ShellFaults faults) { return (faults & ~kCalm) == 0; }
