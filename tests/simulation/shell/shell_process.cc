@@ -113,6 +113,9 @@ void ShellProcess::live() {
             attempt.weather.hung > 0 || run.has(F::stalls) || fibers.now() - ends < attempt.patience(),
             "after " + format_duration(fibers.now() - ends));
   watch_handles(true);
+  fibers.sleep(30s);  // a waiter that is awake may stand still for a while
+  run.check(P::waiters_wake, waiters_ == 0 || left_behind || run.has(F::stalls),
+            std::to_string(waiters_) + " threads still wait for a save");
   if (attempt.world && !error.empty()) attempt.world->lose(rank);
   run.say(*this, error.empty() ? "ended with " + std::to_string(code)
                                : "broke off with " + std::to_string(error_code) + ": " + error);
@@ -145,7 +148,10 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
   }
   if (choice.save_at != 0 && state.step() % choice.save_at == 0) {
     keep(checkpointer.save());
-    if (!handles_.empty() && chance_.one_in(3) && alone()) handles_.back().handle.wait_for(attempt.patience());
+    if (!handles_.empty() && chance_.one_in(3)) {
+      const SaveHandle newest = handles_.back().handle;
+      chance_.one_in(2) ? static_cast<void>(newest.wait()) : static_cast<void>(newest.wait_for(attempt.patience()));
+    }
   }
   if (choice.evaluate_at != 0 && state.step() % choice.evaluate_at == 0) {
     evaluate(checkpointer);
@@ -209,6 +215,7 @@ void ShellProcess::hear(const SaveEvent& event) {
     if (heard.status == SaveStatus::failed) run.failed(*this, heard.step, std::string(event.error));
   }
   if (!run.has(F::calls_back)) return;
+  for (const Kept& kept : handles_) static_cast<void>(kept.handle.status());
   const auto choice = chance_.draw(10);
   with_checkpointer([&](Checkpointer& checkpointer) {
     if (choice == 0) checkpointer.request_save();
@@ -221,7 +228,18 @@ void ShellProcess::hear(const SaveEvent& event) {
 }
 
 void ShellProcess::keep(const SaveHandle& handle) {
-  if (handle.step() >= 0) handles_.push_back({handle, handle.status()});
+  if (handle.step() < 0) return;
+  handles_.push_back({handle, handle.status()});
+  if (!chance_.one_in(3)) return;
+  // A thread of the program waits for it.
+  ++other_threads;
+  ++waiters_;
+  Fibers::current()->start(group, [this, handle] {
+    if (chance_.one_in(2)) handle.wait_staged();
+    handle.wait();
+    --waiters_;
+    --other_threads;
+  });
 }
 
 void ShellProcess::watch_handles(bool all_over) {

@@ -94,6 +94,7 @@ class ShellProcess {
     SaveStatus last;
   };
   std::vector<Kept> handles_;
+  int waiters_ = 0;
 };
 
 }  // namespace holdfast::simulation
