@@ -113,7 +113,8 @@ class MemoryWorld {
       world_.changed_.wait_for(lock, limit,
                                [&] { return world_.texts_.contains(key) || world_.lost_.contains(rank); });
       if (world_.texts_.contains(key)) return world_.texts_.at(key);
-      if (world_.lost_.contains(rank)) throw Error("rank " + std::to_string(rank) + " is lost", ExitCode::interrupted);
+      if (world_.lost_.contains(rank))
+        throw Error("rank " + std::to_string(rank) + " is lost", ExitCode::interrupted);
       throw Error("rank " + std::to_string(rank) + " told no " + name, ExitCode::interrupted);
     }
     void forget(const std::string& name) override {

@@ -54,8 +54,8 @@ using Exceptions = std::array<std::uintptr_t, 2>;
 Exceptions& exceptions() { return *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals()); }
 
 const char* name_of(Fibers::Wait wait) {
-  static constexpr std::array kNames{"runs",        "a lock", "a condition", "the end of a thread",
-                                     "a sleep",     "poll()", "a future"};
+  static constexpr std::array kNames{"runs",    "a lock", "a condition", "the end of a thread",
+                                     "a sleep", "poll()", "a future"};
   return kNames[static_cast<std::size_t>(wait)];
 }
 
@@ -69,13 +69,16 @@ std::string functions_of(std::span<void* const> frames) {
     Dl_info info{};
     if (dladdr(frame, &info) == 0 || info.dli_fbase != here.dli_fbase) continue;
     char text[32];
-    std::snprintf(text, sizeof text, " %zx", static_cast<std::size_t>(static_cast<char*>(frame) - static_cast<char*>(here.dli_fbase)) - 1);
+    std::snprintf(
+        text, sizeof text, " %zx",
+        static_cast<std::size_t>(static_cast<char*>(frame) - static_cast<char*>(here.dli_fbase)) - 1);
     command += text;
   }
   std::string names;
   FILE* const output = popen((command + " 2>/dev/null").c_str(), "r");
   char line[2000];
-  for (bool name = true; output != nullptr && std::fgets(line, sizeof line, output) != nullptr; name = !name) {
+  for (bool name = true; output != nullptr && std::fgets(line, sizeof line, output) != nullptr;
+       name = !name) {
     if (name) names += std::string("    ") + line;
   }
   if (output != nullptr) pclose(output);
@@ -157,7 +160,8 @@ Fiber* Fibers::make(Group group) {
   fiber->locals.resize(all.size);
   if (free_stacks_.empty()) {
     // Its lowest page stays out of reach, so that an overflow does not go unseen.
-    fiber->stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    fiber->stack =
+        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fiber->stack == MAP_FAILED) throw std::bad_alloc();
     mprotect(fiber->stack, 4096, PROT_NONE);
   } else {
@@ -277,7 +281,8 @@ void Fibers::point(char kind) {
   hash_ = (hash_ ^ static_cast<std::uint64_t>(kind)) * 0x100000001b3;
   if (self_->at_once > 0 || self_->doomed) return;
   if (options_.stalls_one_in != 0 && draw(options_.stalls_one_in) == 0) {
-    sleep(Duration(static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(options_.longest_stall.count())))));
+    sleep(Duration(
+        static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(options_.longest_stall.count())))));
   } else if (options_.one_in != 0 && draw(options_.one_in) == 0) {
     if (options_.by_priority) self_->priority = --lowest_;
     switch_to(next_ready());
@@ -292,7 +297,8 @@ bool Fibers::wait(Wait kind, const void* what, SteadyTime end) {
   self.what = what;
   self.until = end;
   self.woken = false;
-  if (options_.backtraces) self.frame_count = backtrace(self.frames.data(), static_cast<int>(self.frames.size()));
+  if (options_.backtraces)
+    self.frame_count = backtrace(self.frames.data(), static_cast<int>(self.frames.size()));
   switch_to(next_ready());
   self.what = nullptr;
   self.until = kNever;
@@ -337,7 +343,8 @@ std::string Fibers::report() const {
     text += "thread " + std::to_string(fiber->number) + " of process " + std::to_string(fiber->group) + ": ";
     text += fiber->ready() ? "could run" : std::string("waits for ") + name_of(fiber->waits);
     if (!fiber->ready() && fiber->until != kNever) {
-      text += " for " + std::to_string(std::chrono::duration<double>(fiber->until - now_).count()) + " s more";
+      text +=
+          " for " + std::to_string(std::chrono::duration<double>(fiber->until - now_).count()) + " s more";
     }
     text += "\n";
     text += functions_of(std::span(fiber->frames).first(static_cast<std::size_t>(fiber->frame_count)));

@@ -35,9 +35,9 @@ struct FiberOptions {
   // At one of so many points a fiber stands still for at most `longest_stall`. 0: never.
   unsigned stalls_one_in = 0;
   Duration longest_stall = std::chrono::seconds(1);
-  bool spurious = false;             // a wait without a predicate may return for no reason
+  bool spurious = false;                  // a wait without a predicate may return for no reason
   std::uint64_t most_points = 5'000'000;  // more of them count as a run that does not end
-  bool backtraces = false;           // the report of a dead-lock names the functions
+  bool backtraces = false;                // the report of a dead-lock names the functions
 };
 
 class Fiber;

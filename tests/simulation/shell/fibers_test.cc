@@ -18,7 +18,8 @@ namespace holdfast::simulation { namespace {
 using namespace std::chrono_literals;
 using testing::Test;
 
-std::string run(const FiberOptions& options, const std::function<void()>& main, std::uint64_t* hash = nullptr) {
+std::string run(const FiberOptions& options, const std::function<void()>& main,
+                std::uint64_t* hash = nullptr) {
   Fibers fibers(options);
   std::string broken = fibers.run(main);
   if (hash != nullptr) *hash = fibers.hash();
@@ -28,7 +29,8 @@ std::string run(const FiberOptions& options, const std::function<void()>& main, 
 // Two threads add to a number that a lock guards only in part.
 int torn_sum(std::uint64_t seed, unsigned one_in, bool by_priority = false, std::uint64_t* hash = nullptr) {
   int sum = 0;
-  EXPECT_EQ(run({.seed = seed, .one_in = one_in, .by_priority = by_priority},
+  EXPECT_EQ(run(
+                {.seed = seed, .one_in = one_in, .by_priority = by_priority},
                 [&] {
                   std::mutex mutex;
                   const auto add = [&] {
@@ -77,19 +79,20 @@ TEST(FibersTest, EqualSeedsRunEqually) {
 
 TEST(FibersTest, TimePassesAtOnceWhenAllWait) {
   const auto began = std::chrono::steady_clock::now();
-  EXPECT_EQ(run({}, [] {
-              const SteadyTime start = Clock::real().now();
-              std::thread other([] { std::this_thread::sleep_for(1h); });
-              std::mutex mutex;
-              std::condition_variable never;
-              std::unique_lock lock(mutex);
-              EXPECT_FALSE(never.wait_for(lock, 20min, [] { return false; }));
-              const Duration waited = Clock::real().now() - start;
-              EXPECT_GE(waited, 20min);
-              EXPECT_LT(waited, 21min);
-              other.join();
-              EXPECT_GE(Clock::real().now() - start, 1h);
-            }),
+  EXPECT_EQ(run({},
+                [] {
+                  const SteadyTime start = Clock::real().now();
+                  std::thread other([] { std::this_thread::sleep_for(1h); });
+                  std::mutex mutex;
+                  std::condition_variable never;
+                  std::unique_lock lock(mutex);
+                  EXPECT_FALSE(never.wait_for(lock, 20min, [] { return false; }));
+                  const Duration waited = Clock::real().now() - start;
+                  EXPECT_GE(waited, 20min);
+                  EXPECT_LT(waited, 21min);
+                  other.join();
+                  EXPECT_GE(Clock::real().now() - start, 1h);
+                }),
             "");
   EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
 }

@@ -13,6 +13,9 @@ using namespace std::chrono_literals;
 using F = ShellFault;
 using P = ShellPromise;
 
+// A healthy disk, with no limit of its speed, since a stop and the end lift that.
+constexpr Duration kDiskTakes = 15s;
+
 class Told final : public Source {
  public:
   explicit Told(std::shared_ptr<News> news) : news_(std::move(news)) {}
@@ -33,7 +36,8 @@ bool is_final(SaveStatus status) { return status != SaveStatus::staging && statu
 
 }  // namespace
 
-ShellProcess::ShellProcess(ShellRun& the_run, ShellAttempt& the_attempt, int the_rank, Fibers::Group the_group)
+ShellProcess::ShellProcess(ShellRun& the_run, ShellAttempt& the_attempt, int the_rank,
+                           Fibers::Group the_group)
     : run(the_run),
       attempt(the_attempt),
       rank(the_rank),
@@ -112,6 +116,7 @@ void ShellProcess::live() {
   run.check(P::destructor_returns,
             attempt.weather.hung > 0 || run.has(F::stalls) || fibers.now() - ends < attempt.patience(),
             "after " + format_duration(fibers.now() - ends));
+  check_stop();
   watch_handles(true);
   fibers.sleep(30s);  // a waiter that is awake may stand still for a while
   run.check(P::waiters_wake, waiters_ == 0 || left_behind || run.has(F::stalls),
@@ -136,8 +141,13 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
   state.begin_update();
   fibers.sleep(choice.step_time / 3);
   const StepReport report = state.end_update();
+  const SteadyTime boundary = fibers.now();
   const Decision decision = checkpointer.after_step(report);
   moved = fibers.now();
+  if (decision.stop && run.calm() && !attempt.notices) {
+    run.check(P::stop_waits_for_the_disk_alone, moved - boundary < kDiskTakes,
+              "after " + format_duration(moved - boundary));
+  }
   run.check(P::never_stuck, true, "");
   if (decision.saved || decision.save.step() >= 0) keep(decision.save);
   watch_handles(false);
@@ -150,7 +160,8 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
     keep(checkpointer.save());
     if (!handles_.empty() && chance_.one_in(3)) {
       const SaveHandle newest = handles_.back().handle;
-      chance_.one_in(2) ? static_cast<void>(newest.wait()) : static_cast<void>(newest.wait_for(attempt.patience()));
+      chance_.one_in(2) ? static_cast<void>(newest.wait())
+                        : static_cast<void>(newest.wait_for(attempt.patience()));
     }
   }
   if (choice.evaluate_at != 0 && state.step() % choice.evaluate_at == 0) {
@@ -163,26 +174,19 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
 
 void ShellProcess::evaluate(Checkpointer& checkpointer) {
   Fibers& fibers = *Fibers::current();
-  evaluating = true;
   const bool throws = run.has(F::exceptions) && alone() && attempt.disturbed && chance_.one_in(8);
-  try {
-    const Checkpointer::EvaluationScope scope(checkpointer);
-    moved = fibers.now();
-    state.evaluate();
-    for (Duration left = attempt.choice.evaluation; left > Duration::zero(); left -= 2s) {
-      fibers.sleep(2s);
-      if (chance_.one_in(2) && checkpointer.tick()) {
-        told = true;
-        break;
-      }
-      if (throws && chance_.one_in(3)) throw std::runtime_error("the evaluation fails");
+  const Checkpointer::EvaluationScope scope(checkpointer);
+  moved = fibers.now();
+  state.evaluate();
+  for (Duration left = attempt.choice.evaluation; left > Duration::zero(); left -= 2s) {
+    fibers.sleep(2s);
+    if (chance_.one_in(2) && checkpointer.tick()) {
+      told = true;
+      break;
     }
-    state.restore();
-  } catch (...) {
-    evaluating = false;
-    throw;
+    if (throws && chance_.one_in(3)) throw std::runtime_error("the evaluation fails");
   }
-  evaluating = false;
+  state.restore();
 }
 
 void ShellProcess::finish(Checkpointer& checkpointer) {
@@ -192,9 +196,20 @@ void ShellProcess::finish(Checkpointer& checkpointer) {
   code = checkpointer.finish();
   finished = true;
   moved = fibers.now();
-  if (leads() && checkpointer.last_durable().step >= 0) run.acknowledged(*this, checkpointer.last_durable().step);
-  run.check(P::finish_returns, !run.calm() || fibers.now() - began < attempt.patience(),
+  if (leads() && checkpointer.last_durable().step >= 0)
+    run.acknowledged(*this, checkpointer.last_durable().step);
+  run.check(P::finish_returns, !run.calm() || fibers.now() - began < kDiskTakes,
             "after " + format_duration(fibers.now() - began));
+}
+
+// A stop ends in time, whatever the disk does. An end that has passed, or is guessed, is exceeded by five minutes, or by
+// three saves.
+void ShellProcess::check_stop() const {
+  if (!told || stop_by == Fibers::kNever || !alone() || run.has(F::stalls)) return;
+  const Duration after = Fibers::current()->now() - stop_by;
+  run.check(P::stop_ends_in_time,
+            after < 6min + 3 * longest_save_ + attempt.choice.evaluation + attempt.choice.step_time,
+            format_duration(after) + " after its deadline");
 }
 
 void ShellProcess::hear(const SaveEvent& event) {
@@ -203,7 +218,10 @@ void ShellProcess::hear(const SaveEvent& event) {
   run.say(*this, "on_save: step " + std::to_string(heard.step) + " status " +
                      std::to_string(static_cast<int>(heard.status)) + " " + std::string(event.error));
   run.check(P::on_save_after_finish, !finished, "step " + std::to_string(heard.step));
-  if (heard.status == SaveStatus::staged) {
+  writing = heard.status == SaveStatus::staged;
+  const SteadyTime now = Fibers::current()->now();
+  if (writing) {
+    staged_at_ = now;
     ++staged_[heard.step];
   } else {
     ++settled_[heard.step];
@@ -211,11 +229,15 @@ void ShellProcess::hear(const SaveEvent& event) {
       run.check(P::told_in_order, --staged_[heard.step] >= 0,
                 "step " + std::to_string(heard.step) + " is durable and was not staged");
       run.acknowledged(*this, heard.step);
+      longest_save_ = std::max<Duration>(longest_save_, now - staged_at_);
     }
     if (heard.status == SaveStatus::failed) run.failed(*this, heard.step, std::string(event.error));
   }
   if (!run.has(F::calls_back)) return;
-  for (const Kept& kept : handles_) static_cast<void>(kept.handle.status());
+  for (std::size_t i = 0; i < handles_.size(); ++i) {  // the training thread may add one meanwhile
+    const SaveHandle one = handles_[i].handle;
+    static_cast<void>(one.status());
+  }
   const auto choice = chance_.draw(10);
   with_checkpointer([&](Checkpointer& checkpointer) {
     if (choice == 0) checkpointer.request_save();
@@ -246,8 +268,9 @@ void ShellProcess::watch_handles(bool all_over) {
   for (Kept& kept : handles_) {
     const SaveStatus now = kept.handle.status();
     run.check(P::settled_once, !is_final(kept.last) || now == kept.last,
-              "step " + std::to_string(kept.handle.step()) + " was " + std::to_string(static_cast<int>(kept.last)) +
-                  " and is " + std::to_string(static_cast<int>(now)));
+              "step " + std::to_string(kept.handle.step()) + " was " +
+                  std::to_string(static_cast<int>(kept.last)) + " and is " +
+                  std::to_string(static_cast<int>(now)));
     // After finish() a thread that was left behind may still make it durable, and tells nobody.
     if (now == SaveStatus::durable && leads() && !finished) {
       run.check(P::durable_is_told_by_the_handle,

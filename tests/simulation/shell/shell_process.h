@@ -66,13 +66,14 @@ class ShellProcess {
   bool told = false;      // after_step() or tick() said stop
   bool finished = false;  // finish() has returned
   bool ended = false, lost = false;
-  bool evaluating = false;
-  int code = -1;      // of finish()
-  std::string error;  // that ended it instead
+  SteadyTime stop_by = Fibers::kNever;  // the deadline of a stop that it was told
+  bool writing = false;                 // a save is staged, and not settled
+  int code = -1;                        // of finish()
+  std::string error;                    // that ended it instead
   int error_code = -1;
   AttemptNumber number = 0;
-  SteadyTime moved{};  // the loop's last sign of life
-  int other_threads = 0;  // of the program
+  SteadyTime moved{};        // the loop's last sign of life
+  int other_threads = 0;     // of the program
   bool left_behind = false;  // a thread of the Checkpointer outlives it, because it waits for the disk
 
  private:
@@ -82,6 +83,7 @@ class ShellProcess {
   bool step(Checkpointer& checkpointer);
   void evaluate(Checkpointer& checkpointer);
   void finish(Checkpointer& checkpointer);
+  void check_stop() const;
   void hear(const SaveEvent& event);
   void watch_handles(bool all_over);
   void keep(const SaveHandle& handle);
@@ -95,6 +97,8 @@ class ShellProcess {
   };
   std::vector<Kept> handles_;
   int waiters_ = 0;
+  SteadyTime staged_at_{};
+  Duration longest_save_{};
 };
 
 }  // namespace holdfast::simulation

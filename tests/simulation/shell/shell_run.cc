@@ -22,7 +22,7 @@ constexpr Duration kStuck = 20min;
 ShellRun::ShellRun(std::uint64_t seed, ShellFaults faults, bool trace)
     : seed_(seed), faults_(faults), trace_(trace), chance_(seed, 0) {
   goal_ = has(F::fast_steps) ? 100 + static_cast<std::int64_t>(chance_.draw(300))
-                             : 12 + static_cast<std::int64_t>(chance_.draw(30));
+                             : 12 + static_cast<std::int64_t>(chance_.draw(calm() ? 120 : 40));
   disturbed_attempts_ = 1 + static_cast<int>(chance_.draw(3));
 }
 
@@ -48,7 +48,8 @@ std::string ShellRun::run() {
 
 void ShellRun::live() {
   while (!complete_) {
-    check(P::run_completes, attempts_.size() < kMostAttempts, "after " + std::to_string(attempts_.size()) + " attempts");
+    check(P::run_completes, attempts_.size() < kMostAttempts,
+          "after " + std::to_string(attempts_.size()) + " attempts");
     live_.push_back(&begin(static_cast<int>(attempts_.size()) < disturbed_attempts_));
     while (!live_.empty()) {
       SteadyTime next = fibers_->now() + 1min;
@@ -65,8 +66,8 @@ void ShellRun::live() {
           for (const auto& process : processes) {
             if (process->ended) continue;
             check(P::never_stuck, now < std::max(process->moved, attempt->longest) + kStuck,
-                  "rank " + std::to_string(process->rank) + " at step " + std::to_string(process->state.step()) + "\n" +
-                      fibers_->report());
+                  "rank " + std::to_string(process->rank) + " at step " +
+                      std::to_string(process->state.step()) + "\n" + fibers_->report());
           }
         }
       }
@@ -89,13 +90,15 @@ ShellAttempt& ShellRun::begin(bool disturbed) {
   if (ranks > 1) {
     attempt.world = std::make_unique<test::MemoryWorld>(ranks);
     attempt.world->timeout = 5min;
-    attempt.seers = has(F::blind_ranks) ? 1 + static_cast<int>(chance.draw(static_cast<std::uint64_t>(ranks))) : ranks;
+    attempt.seers =
+        has(F::blind_ranks) ? 1 + static_cast<int>(chance.draw(static_cast<std::uint64_t>(ranks))) : ranks;
     for (int rank = 1; rank < ranks; ++rank) {
       if (chance.one_in(2)) attempt.world->machines[rank] = "machine-" + std::to_string(rank);
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    attempt.processes.push_back(std::make_unique<ShellProcess>(*this, attempt, ranks == 1 ? -1 : rank, ++groups_));
+    attempt.processes.push_back(
+        std::make_unique<ShellProcess>(*this, attempt, ranks == 1 ? -1 : rank, ++groups_));
   }
   if (disturbed) disturb(attempt);
   for (const auto& process : attempt.processes) process->start();
@@ -131,7 +134,7 @@ void ShellRun::choose(ShellAttempt& attempt) {
   if (has(F::other_policy)) {
     choice.policy = std::array{OnNotice::wait, OnNotice::exit, OnNotice::callback}[draw(F::other_policy, 3)];
   }
-  choice.write_limit = 0.02 + 0.01 * static_cast<double>(draw(F::write_limit, 50));
+  choice.write_limit = 0.002 * static_cast<double>(1 + draw(F::write_limit, 30));  // a save takes 30 s to 1 s
   if (has(F::slow_disk)) {
     Chance slow = chance_of(attempt, F::slow_disk);
     attempt.weather.sync = slow.between(100ms, 3s);
@@ -179,7 +182,11 @@ void ShellRun::disturb(ShellAttempt& attempt) {
     Chance chance = chance_of(attempt, F::requests);
     for (auto left = 1 + chance.draw(4); left > 0; --left) {
       ShellProcess& process = someone(chance);
-      at(process, some_time(chance), [this, &process, &attempt] { request(attempt, process); });
+      const bool beside_a_write = chance.one_in(2);
+      at(process, some_time(chance), [=, this, &process, &attempt] {
+        for (int i = 0; beside_a_write && i < 1000 && !process.writing; ++i) fibers_->sleep(30ms);
+        if (!process.ended) request(attempt, process);
+      });
     }
   }
   if (has(F::stop)) {
@@ -192,10 +199,9 @@ void ShellRun::disturb(ShellAttempt& attempt) {
         return;
       }
       const bool guessed = has(F::guess) || calm();
-      process.news->tell({.kind = NoticeKind::stop,
-                          .deadline = fibers_->now() + (guessed ? 25s : chance.between(5s, 3min)),
-                          .text = "SIGTERM",
-                          .guessed = guessed});
+      const SteadyTime end = fibers_->now() + (guessed ? 25s : chance.between(5s, 3min));
+      if (process.resumed) process.stop_by = end;  // a start reads the disk, however long that takes
+      process.news->tell({.kind = NoticeKind::stop, .deadline = end, .text = "SIGTERM", .guessed = guessed});
     });
   }
   if (has(F::notice)) {
@@ -235,8 +241,9 @@ void ShellRun::request(ShellAttempt& attempt, ShellProcess& process) {
   if (!calm() || attempt.notices) return;
   fibers_->sleep(2min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
   if (process.ended || process.finished || attempt.notices || attempt.told) return;
-  check(P::request_is_served, acknowledged_ >= step,
-        "asked at step " + std::to_string(step) + ", and " + std::to_string(acknowledged_) + " is the newest");
+  check(
+      P::request_is_served, acknowledged_ >= step,
+      "asked at step " + std::to_string(step) + ", and " + std::to_string(acknowledged_) + " is the newest");
 }
 
 // The machine of that rank will end, and perhaps does.
@@ -262,20 +269,32 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
       process.news->tell({.kind = NoticeKind::withdrawn, .text = "never mind"});
     }
   });
-  if (withdrawn || guessed || hibernates || has(F::several_notices) || has(F::stop) || !calm()) return;
+  if (has(F::several_notices) || has(F::stop) || !calm()) return;
   // Room for what is being done, for the save that is being written, and for the last one.
-  const Duration room = 30s + attempt.choice.step_time * 4 + attempt.choice.evaluation +
-                        (has(F::write_limit) ? 60s : 0s);
-  if (notice > room) at(process, deadline, [this, &attempt, deadline] { look_at_end(attempt, deadline); });
-  if (has(F::power) && !has(F::kill)) attempt.killed_at = std::min(attempt.killed_at, deadline);
+  const Duration busy = attempt.choice.step_time * 4 + attempt.choice.evaluation + 30s;
+  const Duration room = busy + (has(F::write_limit) ? 90s : 0s);
+  if (!withdrawn && !guessed && !hibernates && notice > room) {
+    at(process, deadline - 1ms, [this, &attempt] { look_at_end(attempt); });
+    if (has(F::power) && !has(F::kill)) {
+      attempt.killed_at = std::min(attempt.killed_at, deadline);
+      return;
+    }
+  }
+  at(process, withdrawn ? when + until_withdrawn : deadline + kAliveAfter, [this, &process, &attempt, busy] {
+    const std::int64_t step = process.state.step();
+    fibers_->sleep(busy + 20s);
+    check(P::run_goes_on_afterwards,
+          process.ended || process.finished || process.told || process.state.step() > step,
+          "at step " + std::to_string(step));
+  });
 }
 
-void ShellRun::look_at_end(ShellAttempt& attempt, SteadyTime /*deadline*/) {
+void ShellRun::look_at_end(ShellAttempt& attempt) {
   const ShellProcess& leader = *attempt.processes.front();
   if (!leader.resumed || complete_) return;
   check(P::newest_step_before_the_end, acknowledged_ >= leader.state.step(),
-        "step " + std::to_string(leader.state.step()) + " is the newest, and " + std::to_string(acknowledged_) +
-            " is durable");
+        "step " + std::to_string(leader.state.step()) + " is the newest, and " +
+            std::to_string(acknowledged_) + " is durable");
 }
 
 void ShellRun::resumed(ShellProcess& process) {
@@ -283,12 +302,14 @@ void ShellRun::resumed(ShellProcess& process) {
   say(process, "resumes at step " + std::to_string(found.step));
   ShellAttempt& attempt = process.attempt;
   check(P::resumed_is_a_boundary, process.state.torn.empty(), process.state.torn);
-  check(P::resumed_is_a_boundary, process.state.step() == found.step, "the state is of another step than the start says");
+  check(P::resumed_is_a_boundary, process.state.step() == found.step,
+        "the state is of another step than the start says");
   if (!process.leads()) return;
   for (const auto& [number, step] : acknowledged_by_) {
     if (number > process.number) break;  // it claimed the run while this one started
     check(P::acknowledged_is_found, found.step >= step,
-          "step " + std::to_string(step) + " was acknowledged, and the start takes " + std::to_string(found.step));
+          "step " + std::to_string(step) + " was acknowledged, and the start takes " +
+              std::to_string(found.step));
   }
   attempt.began_with = found.step;
   for (ShellAttempt* other : live_) {
@@ -300,7 +321,8 @@ void ShellRun::resumed(ShellProcess& process) {
 void ShellRun::trained(ShellProcess& process) {
   ++counts_.steps;
   const auto& choice = process.attempt.choice;
-  if (!calm() || !process.leads() || !choice.every_steps || process.attempt.notices || has(F::write_limit)) return;
+  if (!calm() || !process.leads() || !choice.every_steps || process.attempt.notices || has(F::write_limit))
+    return;
   const std::int64_t unsaved = process.state.step() - std::max(acknowledged_, process.attempt.began_with);
   const auto slack = static_cast<std::int64_t>(10s / choice.step_time) + 3;
   check(P::interval_is_kept, unsaved <= *choice.every_steps + slack,
@@ -338,7 +360,8 @@ void ShellRun::kill(ShellAttempt& attempt) {
   attempt.over = true;
   std::erase(live_, &attempt);
   if (!live_.empty()) return;  // another machine has the volume
-  disk_ = std::make_shared<test::MemoryFileSystem>(has(F::power) ? after_power_cut(*attempt.disk) : attempt.disk->copy());
+  disk_ = std::make_shared<test::MemoryFileSystem>(has(F::power) ? after_power_cut(*attempt.disk)
+                                                                 : attempt.disk->copy());
 }
 
 test::MemoryFileSystem ShellRun::after_power_cut(const test::MemoryFileSystem& disk) {
@@ -377,18 +400,20 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
   const bool thrown = !process.error.empty();
   const int code = thrown ? process.error_code : process.code;
   ++counts_.codes[static_cast<std::size_t>(code & 255)];
-  const std::string text = "rank " + std::to_string(process.rank) + " of attempt " + std::to_string(attempt.number) +
-                           " at step " + std::to_string(process.state.step()) + ": " + std::to_string(code) + " " +
-                           process.error;
+  const std::string text =
+      "rank " + std::to_string(process.rank) + " of attempt " + std::to_string(attempt.number) + " at step " +
+      std::to_string(process.state.step()) + ": " + std::to_string(code) + " " + process.error;
   const bool disk_failed = attempt.weather.failures + attempt.weather.hung > 0;
   const bool late = has(F::stalls) || has(F::slow_disk);  // so that ranks may give each other up
   switch (code) {
     case 0:
-      check(P::code_0_is_complete, process.state.step() == goal_ && (acknowledged_ >= goal_ || attempt.newer), text);
+      check(P::code_0_is_complete, process.state.step() == goal_ && (acknowledged_ >= goal_ || attempt.newer),
+            text);
       break;
     case 75:
       check(P::code_75_was_told,
-            attempt.told || attempt.rank_lost || (attempt.world && (disk_failed || late || attempt.newer)), text);
+            attempt.told || attempt.rank_lost || (attempt.world && (disk_failed || late || attempt.newer)),
+            text);
       if (calm() && !attempt.notices && !thrown && process.leads()) {
         check(P::stop_saves_the_newest_step, acknowledged_ >= process.state.step(),
               text + ", and " + std::to_string(acknowledged_) + " is durable");
@@ -397,9 +422,10 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
     case 74:
       check(P::code_74_had_a_failure,
             disk_failed || attempt.rank_lost || process.left_behind || (attempt.world && late), text);
-      check(P::code_74_had_a_failure,
-            thrown || !process.told || (attempt.began_with == 0 && acknowledged_by_.count(process.number) == 0),
-            text + ", although it was told to stop, and a step is durable");
+      check(
+          P::code_74_had_a_failure,
+          thrown || !process.told || (attempt.began_with == 0 && acknowledged_by_.count(process.number) == 0),
+          text + ", although it was told to stop, and a step is durable");
       break;
     case 76:
       check(P::code_76_has_a_newer_attempt, attempt.rivalled, text);
@@ -433,8 +459,8 @@ void ShellRun::check(ShellPromise promise, bool held, const std::string& why) {
 
 void ShellRun::say(const ShellProcess& process, const std::string& text) const {
   if (!trace_) return;
-  std::cerr << "-- " << std::chrono::duration<double>(fibers_->now() - process.attempt.began).count() << " s, attempt "
-            << process.attempt.number << " rank " << process.rank << ": " << text << "\n";
+  std::cerr << "-- " << std::chrono::duration<double>(fibers_->now() - process.attempt.began).count()
+            << " s, attempt " << process.attempt.number << " rank " << process.rank << ": " << text << "\n";
 }
 
 }  // namespace holdfast::simulation

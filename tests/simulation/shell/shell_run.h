@@ -56,13 +56,13 @@ struct ShellAttempt {
   std::unique_ptr<test::MemoryWorld> world;  // null: alone
   std::vector<std::unique_ptr<ShellProcess>> processes;
   SteadyTime began{}, killed_at = Fibers::kNever;
-  bool told = false;             // a stop, or an end, was told to one of its ranks
-  bool notices = false;          // so that not every save is made
+  bool told = false;     // a stop, or an end, was told to one of its ranks
+  bool notices = false;  // so that not every save is made
   bool rank_lost = false, over = false;
-  bool rivalled = false;         // another attempt ran beside it
+  bool rivalled = false;              // another attempt ran beside it
   std::optional<std::int64_t> newer;  // a newer attempt resumed at this step
-  SteadyTime longest{};          // until then waiting is no fault
-  std::int64_t began_with = 0;   // step
+  SteadyTime longest{};               // until then waiting is no fault
+  std::int64_t began_with = 0;        // step
 };
 
 class ShellRun {
@@ -94,7 +94,7 @@ class ShellRun {
   void request(ShellAttempt& attempt, ShellProcess& process);
   static Chance chance_of(const ShellAttempt& attempt, ShellFault fault);
   void at(ShellProcess& process, SteadyTime time, std::function<void()> work);
-  void look_at_end(ShellAttempt& attempt, SteadyTime deadline);
+  void look_at_end(ShellAttempt& attempt);
   void kill(ShellAttempt& attempt);
   void conclude(ShellAttempt& attempt);
   void judge(const ShellAttempt& attempt, const ShellProcess& process);

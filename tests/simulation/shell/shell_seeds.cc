@@ -82,10 +82,11 @@ ShellSearch search_shell_seeds(std::uint64_t first, std::uint64_t count, bool sh
         again = true;
       }
     }
-    search.broken = result.broken + " (HOLDFAST_TEST_SEED=" + std::to_string(seed) + ":" + std::to_string(faults) +
-                    " repeats it; faults:";
+    search.broken = result.broken + " (HOLDFAST_TEST_SEED=" + std::to_string(seed) + ":" +
+                    std::to_string(faults) + " repeats it; faults:";
     for (unsigned fault = 0; fault < kShellFaults; ++fault) {
-      if ((faults >> fault & 1U) != 0) search.broken += std::string(" ") + name_of(static_cast<ShellFault>(fault));
+      if ((faults >> fault & 1U) != 0)
+        search.broken += std::string(" ") + name_of(static_cast<ShellFault>(fault));
     }
     search.broken += ")";
     return search;

@@ -21,14 +21,18 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
 }
 
 TEST(ShellSimulation, KeepsAllPromises) {
-  const ShellSearch search = search_shell_seeds(number_of("HOLDFAST_TEST_FIRST", 1),
-                                                number_of("HOLDFAST_TEST_SEEDS", test::nightly() ? kOfANight : kOfADay));
+  const ShellSearch search =
+      search_shell_seeds(number_of("HOLDFAST_TEST_FIRST", 1),
+                         number_of("HOLDFAST_TEST_SEEDS", test::nightly() ? kOfANight : kOfADay),
+                         std::getenv("HOLDFAST_TEST_NO_SHRINK") == nullptr);
   EXPECT_EQ(search.broken, "");
   const ShellCounts& counts = search.counts;
   std::cout << search.seeds << " seeds, " << counts.attempts << " attempts, " << counts.steps << " steps, "
-            << counts.durable << " durable, " << counts.points << " points, " << counts.seconds << " virtual seconds\n";
+            << counts.durable << " durable, " << counts.points << " points, " << counts.seconds
+            << " virtual seconds\n";
   for (unsigned promise = 0; promise < kShellPromises; ++promise) {
-    std::cout << "  " << name_of(static_cast<ShellPromise>(promise)) << " " << counts.promises[promise] << "\n";
+    std::cout << "  " << name_of(static_cast<ShellPromise>(promise)) << " " << counts.promises[promise]
+              << "\n";
     EXPECT_GT(counts.promises[promise], 0U) << name_of(static_cast<ShellPromise>(promise));
   }
   for (unsigned code = 0; code < 256; ++code) {
@@ -50,7 +54,8 @@ TEST(ShellSimulation, RepeatsASeed) {
   const std::string seed = text != nullptr ? text : "1:0";
   const auto colon = seed.find(':');
   const std::uint64_t number = std::stoull(seed);
-  const ShellFaults faults = colon == std::string::npos ? shell_faults_of(number) : std::stoull(seed.substr(colon + 1));
+  const ShellFaults faults =
+      colon == std::string::npos ? shell_faults_of(number) : std::stoull(seed.substr(colon + 1));
   EXPECT_EQ(run_shell_seed(number, faults, text != nullptr).broken, "");
 }
 

@@ -21,7 +21,8 @@ namespace holdfast::simulation {
 class SteppedState final : public SnapshotSource {
  public:
   // rank −1: alone.
-  explicit SteppedState(int rank) : rank_(rank), weight_(600), momentum_(600), count_(40), own_(rank < 0 ? 0 : 16) {
+  explicit SteppedState(int rank)
+      : rank_(rank), weight_(600), momentum_(600), count_(40), own_(rank < 0 ? 0 : 16) {
     fill(0);
   }
   std::int64_t step() const { return step_; }
@@ -39,7 +40,8 @@ class SteppedState final : public SnapshotSource {
   std::vector<TensorSpec> describe() override {
     std::vector<TensorSpec> specs;
     for (const Piece& piece : pieces()) {
-      specs.push_back({piece.name, piece.type, {static_cast<std::int64_t>(piece.bytes.size() / size_of(piece.type))}});
+      specs.push_back(
+          {piece.name, piece.type, {static_cast<std::int64_t>(piece.bytes.size() / size_of(piece.type))}});
     }
     return specs;
   }
@@ -68,7 +70,8 @@ class SteppedState final : public SnapshotSource {
         if (all[i].late) late->add(all[i].name, all[i].bytes, slot);
       } else if (part != Part::early || !all[i].late) {
         const ByteRange wanted = layout.wanted(i);
-        if (wanted.size() > 0) std::memcpy(slot.data() + wanted.begin, all[i].bytes.data() + wanted.begin, wanted.size());
+        if (wanted.size() > 0)
+          std::memcpy(slot.data() + wanted.begin, all[i].bytes.data() + wanted.begin, wanted.size());
       }
     }
     if (part == Part::late) return late;
@@ -86,11 +89,13 @@ class SteppedState final : public SnapshotSource {
       const auto bytes = snapshot.find(piece.name);
       if (!bytes || bytes->size() != piece.bytes.size()) {
         wrong += " " + piece.name + " is missing";
-      } else if (std::memcmp(bytes->data(), piece.bytes.data(), bytes->size()) != 0 && options.new_rank == 0) {
+      } else if (std::memcmp(bytes->data(), piece.bytes.data(), bytes->size()) != 0 &&
+                 options.new_rank == 0) {
         wrong += " " + piece.name;
       }
     }
-    if (!wrong.empty()) torn = "step " + std::to_string(step) + " was loaded with a state of no boundary:" + wrong;
+    if (!wrong.empty())
+      torn = "step " + std::to_string(step) + " was loaded with a state of no boundary:" + wrong;
     step_ = loaded_ = step;
   }
   std::string torn;  // not empty: what was loaded was no boundary
@@ -122,7 +127,8 @@ class SteppedState final : public SnapshotSource {
       weight_[i] = static_cast<float>(mixed(step, i, 1) % 100'000);
       momentum_[i] = static_cast<float>(mixed(step, i, 2) % 100'000);
     }
-    for (std::size_t i = first; i < count_.size(); i += stride) count_[i] = static_cast<std::int64_t>(mixed(step, i, 3) >> 1);
+    for (std::size_t i = first; i < count_.size(); i += stride)
+      count_[i] = static_cast<std::int64_t>(mixed(step, i, 3) >> 1);
     for (std::size_t i = first; i < own_.size(); i += stride) own_[i] = mixed(step, i, 10 + rank_);
   }
 

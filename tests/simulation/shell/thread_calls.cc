@@ -1,6 +1,7 @@
 // The calls by which a program uses threads, locks, waits and clocks. A program's own functions of these names
 // take precedence over those of the C library for all callers, the standard library included. Within a
 // simulation they use fibers.h, elsewhere the C library's.
+#include <bits/atomic_futex.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
@@ -8,8 +9,6 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <time.h>
-
-#include <bits/atomic_futex.h>
 
 #include <atomic>
 #include <cerrno>
@@ -34,8 +33,13 @@ Function real(Function& found, const char* name) {
   if (found == nullptr) found = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
   return found;
 }
-#define HOLDFAST_REAL(name) \
-  (real([]() -> decltype(&::name)& { static constinit decltype(&::name) found = nullptr; return found; }(), #name))
+#define HOLDFAST_REAL(name)                                 \
+  (real(                                                    \
+      []() -> decltype(&::name)& {                          \
+        static constinit decltype(&::name) found = nullptr; \
+        return found;                                       \
+      }(),                                                  \
+      #name))
 
 SteadyTime steady(const timespec& time) {
   return SteadyTime(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
@@ -118,7 +122,8 @@ HOLDFAST_CALL int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mute
   if (all == nullptr) return HOLDFAST_REAL(pthread_cond_clockwait)(condition, mutex, clock, end);
   return wait_in(*all, condition, mutex, steady(*end) - (is_wall(clock) ? kWall : Duration::zero()));
 }
-HOLDFAST_CALL int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* end) {
+HOLDFAST_CALL int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
+                                         const timespec* end) {
   Fibers* const all = fibers();
   if (all == nullptr) return HOLDFAST_REAL(pthread_cond_timedwait)(condition, mutex, end);
   return wait_in(*all, condition, mutex, steady(*end) - kWall);
@@ -298,33 +303,34 @@ HOLDFAST_CALL int eventfd_write(int descriptor, eventfd_t value) {
 HOLDFAST_CALL ssize_t getrandom(void* bytes, std::size_t count, unsigned flags) {
   Fibers* const all = fibers();
   if (all == nullptr) return HOLDFAST_REAL(getrandom)(bytes, count, flags);
-  for (std::size_t i = 0; i < count; ++i) static_cast<unsigned char*>(bytes)[i] = static_cast<unsigned char>(all->draw(256));
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<unsigned char*>(bytes)[i] = static_cast<unsigned char>(all->draw(256));
   return static_cast<ssize_t>(count);
 }
 
 // std::future waits with these.
 namespace std _GLIBCXX_VISIBILITY(default) {
 
-bool __atomic_futex_unsigned_base::_M_futex_wait_until(unsigned* value, unsigned before, bool limited,
-                                                       chrono::seconds seconds, chrono::nanoseconds rest) {
-  Fibers* const all = fibers();
-  if (all == nullptr) abort();  // no test waits for a future outside of a simulation
-  const SteadyTime end = limited ? SteadyTime(seconds + rest - kWall) : Fibers::kNever;
-  if (*value != before) return true;
-  return all->wait(Fibers::Wait::value, value, end);
-}
-bool __atomic_futex_unsigned_base::_M_futex_wait_until_steady(unsigned* value, unsigned before, bool limited,
-                                                              chrono::seconds seconds, chrono::nanoseconds rest) {
-  Fibers* const all = fibers();
-  if (all == nullptr) abort();
-  if (*value != before) return true;
-  return all->wait(Fibers::Wait::value, value, limited ? SteadyTime(seconds + rest) : Fibers::kNever);
-}
-void __atomic_futex_unsigned_base::_M_futex_notify_all(unsigned* value) {
-  if (Fibers* const all = fibers()) {
-    all->wake(value);
-    all->point('n');
+  bool __atomic_futex_unsigned_base::_M_futex_wait_until(unsigned* value, unsigned before, bool limited,
+                                                         chrono::seconds seconds, chrono::nanoseconds rest) {
+    Fibers* const all = fibers();
+    if (all == nullptr) abort();  // no test waits for a future outside of a simulation
+    const SteadyTime end = limited ? SteadyTime(seconds + rest - kWall) : Fibers::kNever;
+    if (*value != before) return true;
+    return all->wait(Fibers::Wait::value, value, end);
   }
-}
+  bool __atomic_futex_unsigned_base::_M_futex_wait_until_steady(
+      unsigned* value, unsigned before, bool limited, chrono::seconds seconds, chrono::nanoseconds rest) {
+    Fibers* const all = fibers();
+    if (all == nullptr) abort();
+    if (*value != before) return true;
+    return all->wait(Fibers::Wait::value, value, limited ? SteadyTime(seconds + rest) : Fibers::kNever);
+  }
+  void __atomic_futex_unsigned_base::_M_futex_notify_all(unsigned* value) {
+    if (Fibers* const all = fibers()) {
+      all->wake(value);
+      all->point('n');
+    }
+  }
 
-}  // namespace std
+}  // namespace )

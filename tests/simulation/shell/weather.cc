@@ -8,18 +8,21 @@ namespace {
 
 using test::Op;
 
-std::uint64_t hash(std::uint64_t seed, std::uint64_t what) { return Chance(seed, 1000 + what).draw(1ULL << 62); }
+std::uint64_t hash(std::uint64_t seed, std::uint64_t what) {
+  return Chance(seed, 1000 + what).draw(1ULL << 62);
+}
 
 constexpr ShellFaults kCalm =
     bit(ShellFault::several) | bit(ShellFault::preemptions) | bit(ShellFault::by_priority) |
     bit(ShellFault::spurious) | bit(ShellFault::announces_updates) | bit(ShellFault::evaluations) |
     bit(ShellFault::second_image) | bit(ShellFault::write_limit) | bit(ShellFault::by_steps) |
-    bit(ShellFault::by_time) | bit(ShellFault::automatic) | bit(ShellFault::saves) | bit(ShellFault::requests) |
-    bit(ShellFault::calls_back) | bit(ShellFault::best) | bit(ShellFault::stop) | bit(ShellFault::notice) |
-    bit(ShellFault::guess) | bit(ShellFault::withdraw) | bit(ShellFault::hibernate) |
-    bit(ShellFault::several_notices) | bit(ShellFault::other_policy) | bit(ShellFault::blind_ranks) |
-    bit(ShellFault::expects_end) | bit(ShellFault::kill) | bit(ShellFault::power) | bit(ShellFault::last_step) |
-    bit(ShellFault::fast_steps) | bit(ShellFault::unshared);
+    bit(ShellFault::by_time) | bit(ShellFault::automatic) | bit(ShellFault::saves) |
+    bit(ShellFault::requests) | bit(ShellFault::calls_back) | bit(ShellFault::best) | bit(ShellFault::stop) |
+    bit(ShellFault::notice) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
+    bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::other_policy) |
+    bit(ShellFault::blind_ranks) | bit(ShellFault::expects_end) | bit(ShellFault::kill) |
+    bit(ShellFault::power) | bit(ShellFault::last_step) | bit(ShellFault::fast_steps) |
+    bit(ShellFault::unshared);
 
 }  // namespace
 
@@ -43,14 +46,20 @@ ShellFaults shell_faults_of(std::uint64_t seed) {
   if (hash(seed, 98) % 4 != 0) return faults;
   // Saves that fall due anyway, and ends that are announced, would hide that a request or a notice is not answered.
   faults = (faults | hash(seed, 97)) & kCalm;
-  if (hash(seed, 96) % 2 != 0) faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic));
+  if (hash(seed, 96) % 2 != 0)
+    faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic));
   const auto others = bit(ShellFault::stop) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
                       bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::kill);
   switch (hash(seed, 95) % 4) {
-    case 0: return (faults | bit(ShellFault::requests)) & ~(others | bit(ShellFault::notice) | bit(ShellFault::fast_steps));
-    case 1: return (faults | bit(ShellFault::notice)) & ~(others | bit(ShellFault::fast_steps));
-    case 2: return (faults | bit(ShellFault::stop)) & ~bit(ShellFault::notice);
-    default: return faults;
+    case 0:
+      return (faults | bit(ShellFault::requests)) &
+             ~(others | bit(ShellFault::notice) | bit(ShellFault::fast_steps));
+    case 1:
+      return (faults | bit(ShellFault::notice)) & ~(others | bit(ShellFault::fast_steps));
+    case 2:
+      return (faults | bit(ShellFault::stop)) & ~bit(ShellFault::notice);
+    default:
+      return faults;
   }
 }
 
@@ -61,7 +70,8 @@ void Weather::at(const test::Operation& operation, test::FaultFileSystem& view) 
   const bool syncs = operation.kind == Op::sync_file || operation.kind == Op::sync_directory;
   Duration takes = syncs ? sync : operation.mutating ? sync / 20 : sync / 500;
   if (operation.kind == Op::write || operation.kind == Op::read) {
-    takes += Duration(static_cast<std::int64_t>(static_cast<double>(operation.length) / bytes_a_second * 1e9));
+    takes +=
+        Duration(static_cast<std::int64_t>(static_cast<double>(operation.length) / bytes_a_second * 1e9));
   }
   if (uneven && chance_.one_in(30)) takes = takes * 20 + std::chrono::milliseconds(500);
   if (takes > std::chrono::microseconds(100)) fibers.sleep(takes);

@@ -31,7 +31,7 @@ namespace holdfast::simulation {
   promise(saves_are_settled) promise(settled_once) promise(told_in_order) promise(superseded_acknowledges_nothing)    \
   promise(newest_step_before_the_end) promise(stop_saves_the_newest_step) promise(request_is_served)                  \
   promise(undisturbed_saves_succeed) promise(run_completes) promise(durable_is_told_by_the_handle)                    \
-  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake)
+  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake) promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time)
 // clang-format on
 
 enum class ShellFault : unsigned {
@@ -54,7 +54,8 @@ bool is_calm(ShellFaults faults);
 // Draws of one purpose, which do not depend on those of others.
 class Chance {
  public:
-  Chance(std::uint64_t seed, std::uint64_t purpose) : state_(seed * 0x9e3779b97f4a7c15 ^ purpose * 0xbf58476d1ce4e5b9) {
+  Chance(std::uint64_t seed, std::uint64_t purpose)
+      : state_(seed * 0x9e3779b97f4a7c15 ^ purpose * 0xbf58476d1ce4e5b9) {
     draw(2);
   }
   std::uint64_t draw(std::uint64_t below) {
@@ -65,7 +66,8 @@ class Chance {
   }
   bool one_in(std::uint64_t count) { return draw(count) == 0; }
   Duration between(Duration least, Duration most) {
-    return least + Duration(static_cast<std::int64_t>(draw(static_cast<std::uint64_t>((most - least).count()) + 1)));
+    return least +
+           Duration(static_cast<std::int64_t>(draw(static_cast<std::uint64_t>((most - least).count()) + 1)));
   }
 
  private:
