@@ -156,7 +156,10 @@ void ShellRun::disturb(ShellAttempt& attempt) {
   const ShellAttempt::Choice& choice = attempt.choice;
   Duration length = choice.step_time * goal_ + 5s;
   if (choice.evaluate_at != 0) length += choice.evaluation * (goal_ / choice.evaluate_at);
-  const auto some_time = [&](Chance& chance) { return attempt.began + chance.between(0s, length); };
+  // Some come while the attempt starts.
+  const auto some_time = [&](Chance& chance) {
+    return attempt.began + chance.between(0s, chance.one_in(5) ? attempt.weather.sync * 20 : length);
+  };
   const auto someone = [&](Chance& chance) -> ShellProcess& {
     return *attempt.processes[chance.draw(attempt.processes.size())];
   };
@@ -195,13 +198,16 @@ void ShellRun::disturb(ShellAttempt& attempt) {
     at(process, some_time(chance), [this, chance, &process, &attempt]() mutable {
       attempt.told = true;
       if (chance.one_in(3)) {
-        process.with_checkpointer([](Checkpointer& one) { one.request_stop("the program wants it"); });
+        if (process.with_checkpointer([](Checkpointer& one) { one.request_stop("the program wants it"); })) {
+          look_at_stop(attempt, process);
+        }
         return;
       }
       const bool guessed = has(F::guess) || calm();
       const SteadyTime end = fibers_->now() + (guessed ? 25s : chance.between(5s, 3min));
       if (process.resumed) process.stop_by = end;  // a start reads the disk, however long that takes
       process.news->tell({.kind = NoticeKind::stop, .deadline = end, .text = "SIGTERM", .guessed = guessed});
+      look_at_stop(attempt, process);
     });
   }
   if (has(F::notice)) {
@@ -235,9 +241,17 @@ void ShellRun::disturb(ShellAttempt& attempt) {
   }
 }
 
+void ShellRun::look_at_stop(ShellAttempt& attempt, ShellProcess& process) {
+  if (!calm() || attempt.notices) return;
+  fibers_->sleep(1min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
+  check(P::stop_is_heard, process.ended || process.finished || process.told || attempt.notices,
+        "the training goes on at step " + std::to_string(process.state.step()));
+}
+
 void ShellRun::request(ShellAttempt& attempt, ShellProcess& process) {
-  const std::int64_t step = process.state.step();
-  if (!process.resumed || !process.with_checkpointer([](Checkpointer& one) { one.request_save(); })) return;
+  // While the attempt starts: its first step.
+  const std::int64_t step = process.resumed ? process.state.step() : acknowledged_ + 1;
+  if (!process.with_checkpointer([](Checkpointer& one) { one.request_save(); })) return;
   if (!calm() || attempt.notices) return;
   fibers_->sleep(2min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
   if (process.ended || process.finished || attempt.notices || attempt.told) return;
@@ -292,7 +306,9 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
 void ShellRun::look_at_end(ShellAttempt& attempt) {
   const ShellProcess& leader = *attempt.processes.front();
   if (!leader.resumed || complete_) return;
-  check(P::newest_step_before_the_end, acknowledged_ >= leader.state.step(),
+  // Several ranks cannot agree any more on a save of the step that an evaluation has left little time for.
+  const std::int64_t lost = attempt.world && has(F::evaluations) ? 1 : 0;
+  check(P::newest_step_before_the_end, acknowledged_ >= leader.state.step() - lost,
         "step " + std::to_string(leader.state.step()) + " is the newest, and " +
             std::to_string(acknowledged_) + " is durable");
 }
@@ -415,7 +431,9 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
             attempt.told || attempt.rank_lost || (attempt.world && (disk_failed || late || attempt.newer)),
             text);
       if (calm() && !attempt.notices && !thrown && process.leads()) {
-        check(P::stop_saves_the_newest_step, acknowledged_ >= process.state.step(),
+        check(P::stop_is_heard, true, {});
+        check(P::stop_saves_the_newest_step,
+              acknowledged_ >= process.state.step() || process.state.step() == attempt.began_with,
               text + ", and " + std::to_string(acknowledged_) + " is durable");
       }
       break;

@@ -91,6 +91,7 @@ class ShellRun {
   void choose(ShellAttempt& attempt);
   void disturb(ShellAttempt& attempt);
   void announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime at, Chance& chance);
+  void look_at_stop(ShellAttempt& attempt, ShellProcess& process);
   void request(ShellAttempt& attempt, ShellProcess& process);
   static Chance chance_of(const ShellAttempt& attempt, ShellFault fault);
   void at(ShellProcess& process, SteadyTime time, std::function<void()> work);

@@ -31,7 +31,7 @@ namespace holdfast::simulation {
   promise(saves_are_settled) promise(settled_once) promise(told_in_order) promise(superseded_acknowledges_nothing)    \
   promise(newest_step_before_the_end) promise(stop_saves_the_newest_step) promise(request_is_served)                  \
   promise(undisturbed_saves_succeed) promise(run_completes) promise(durable_is_told_by_the_handle)                    \
-  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake) promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time)
+  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake) promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time) promise(stop_is_heard)
 // clang-format on
 
 enum class ShellFault : unsigned {
