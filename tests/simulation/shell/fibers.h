@@ -6,8 +6,8 @@
 //   EXPECT_EQ(fibers.run([] { std::thread other(…); other.join(); }), "");
 //
 // thread_calls.cc hands over the calls of std::thread, std::mutex, std::condition_variable, std::future, the
-// clocks and poll(). Between such calls a fiber runs undisturbed: a race of plain loads and stores does not show.
-// A run that is broken, or killed some fibers, leaves memory behind: make it in a child process.
+// clocks and poll(). Between such calls a fiber runs undisturbed: a race of plain loads and stores does not
+// show. A run that is broken, or killed some fibers, leaves memory behind: make it in a child process.
 //
 // Errors: run() tells them. Threads: one, with one object at a time.
 #pragma once

@@ -128,13 +128,16 @@ void ShellProcess::live() {
 }
 
 void ShellProcess::train(Checkpointer& checkpointer) {
-  while (state.step() < run.goal() && !told) told = step(checkpointer);
+  while (state.step() < run.goal() && !told) {
+    if (step(checkpointer)) told = true;  // or an evaluation was
+  }
 }
 
 // One turn of the loop: true if the run must stop.
 bool ShellProcess::step(Checkpointer& checkpointer) {
   Fibers& fibers = *Fibers::current();
   const ShellAttempt::Choice& choice = attempt.choice;
+  computing = true;
   fibers.sleep(choice.step_time * 2 / 3);
   if (chance_.one_in(8) && checkpointer.tick()) return true;
   if (run.has(F::announces_updates)) checkpointer.before_update();
@@ -142,6 +145,7 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
   fibers.sleep(choice.step_time / 3);
   const StepReport report = state.end_update();
   const SteadyTime boundary = fibers.now();
+  computing = false;
   const Decision decision = checkpointer.after_step(report);
   moved = fibers.now();
   if (decision.stop && run.calm() && !attempt.notices) {
@@ -175,12 +179,14 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
 void ShellProcess::evaluate(Checkpointer& checkpointer) {
   Fibers& fibers = *Fibers::current();
   const bool throws = run.has(F::exceptions) && alone() && attempt.disturbed && chance_.one_in(8);
+  run.say(*this, "evaluates step " + std::to_string(state.step()));
   const Checkpointer::EvaluationScope scope(checkpointer);
   moved = fibers.now();
   state.evaluate();
   for (Duration left = attempt.choice.evaluation; left > Duration::zero(); left -= 2s) {
     fibers.sleep(2s);
     if (chance_.one_in(2) && checkpointer.tick()) {
+      run.say(*this, "is told to stop in the evaluation");
       told = true;
       break;
     }
@@ -202,8 +208,8 @@ void ShellProcess::finish(Checkpointer& checkpointer) {
             "after " + format_duration(fibers.now() - began));
 }
 
-// A stop ends in time, whatever the disk does. An end that has passed, or is guessed, is exceeded by five minutes, or by
-// three saves.
+// A stop ends in time, whatever the disk does. An end that has passed, or is guessed, is exceeded by five
+// minutes, or by three saves.
 void ShellProcess::check_stop() const {
   if (!told || stop_by == Fibers::kNever || !alone() || run.has(F::stalls)) return;
   const Duration after = Fibers::current()->now() - stop_by;

@@ -1,5 +1,5 @@
-// One process of a simulated training: a state, a real Checkpointer, the loop around them, and the program's other
-// threads. What it sees of the Checkpointer goes to its ShellRun, which judges it.
+// One process of a simulated training: a state, a real Checkpointer, the loop around them, and the program's
+// other threads. What it sees of the Checkpointer goes to its ShellRun, which judges it.
 //
 // Errors: none. Threads: fibers of its group.
 #pragma once
@@ -67,6 +67,7 @@ class ShellProcess {
   bool finished = false;  // finish() has returned
   bool ended = false, lost = false;
   SteadyTime stop_by = Fibers::kNever;  // the deadline of a stop that it was told
+  bool computing = false;               // the next after_step() is still to come
   bool writing = false;                 // a save is staged, and not settled
   int code = -1;                        // of finish()
   std::string error;                    // that ended it instead

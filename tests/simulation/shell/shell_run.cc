@@ -242,15 +242,17 @@ void ShellRun::disturb(ShellAttempt& attempt) {
 }
 
 void ShellRun::look_at_stop(ShellAttempt& attempt, ShellProcess& process) {
-  if (!calm() || attempt.notices) return;
+  // Several ranks agree about once a second of training, in which there may be many long evaluations.
+  if (!calm() || attempt.notices || (attempt.world && has(F::fast_steps) && has(F::evaluations))) return;
   fibers_->sleep(1min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
   check(P::stop_is_heard, process.ended || process.finished || process.told || attempt.notices,
         "the training goes on at step " + std::to_string(process.state.step()));
 }
 
 void ShellRun::request(ShellAttempt& attempt, ShellProcess& process) {
-  // While the attempt starts: its first step.
-  const std::int64_t step = process.resumed ? process.state.step() : acknowledged_ + 1;
+  // The next after_step() serves it. While the attempt starts: its first step.
+  const std::int64_t step =
+      process.resumed ? process.state.step() + (process.computing ? 1 : 0) : acknowledged_ + 1;
   if (!process.with_checkpointer([](Checkpointer& one) { one.request_save(); })) return;
   if (!calm() || attempt.notices) return;
   fibers_->sleep(2min + attempt.choice.step_time * 3 + attempt.choice.evaluation);

@@ -1,11 +1,12 @@
-// One training from one seed: the product from Checkpointer down, as its users link it, with its threads as fibers;
-// simulated are the disk, the other ranks' channel, machines that end, and the program. Attempts follow until the run
-// is complete.
+// One training from one seed: the product from Checkpointer down, as its users link it, with its threads as
+// fibers; simulated are the disk, the other ranks' channel, machines that end, and the program. Attempts
+// follow until the run is complete.
 //
 //   ShellRun run(seed, shell_faults_of(seed));
 //   if (const std::string broken = run.run(); !broken.empty()) …   // seed and faults repeat it exactly
 //
-// Call it in a child process (shell_seeds.h): killed processes leave memory behind. Errors: none. Threads: one.
+// Call it in a child process (shell_seeds.h): killed processes leave memory behind. Errors: none. Threads:
+// one.
 #pragma once
 
 #include <array>

@@ -7,8 +7,9 @@
 
 #include <csignal>
 #include <cstring>
-#include <exception>
 #include <new>
+
+#include "simulation/shrinking.h"
 
 namespace holdfast::simulation {
 namespace {
@@ -22,7 +23,15 @@ struct Left {
   bool over;
 };
 
-std::string promise_of(const std::string& broken) { return broken.substr(0, broken.find(':')); }
+void add(ShellCounts& sum, const ShellCounts& one) {
+  for (unsigned i = 0; i < kShellPromises; ++i) sum.promises[i] += one.promises[i];
+  for (std::size_t i = 0; i < one.codes.size(); ++i) sum.codes[i] += one.codes[i];
+  sum.attempts += one.attempts;
+  sum.durable += one.durable;
+  sum.steps += one.steps;
+  sum.points += one.points;
+  sum.seconds += one.seconds;
+}
 
 }  // namespace
 
@@ -60,35 +69,14 @@ ShellSearch search_shell_seeds(std::uint64_t first, std::uint64_t count, bool sh
   ShellSearch search;
   for (std::uint64_t seed = first; search.seeds < count; ++seed) {
     ++search.seeds;
-    ShellFaults faults = shell_faults_of(seed);
-    ShellResult result = run_shell_seed(seed, faults);
-    for (unsigned i = 0; i < kShellPromises; ++i) search.counts.promises[i] += result.counts.promises[i];
-    for (unsigned i = 0; i < 256; ++i) search.counts.codes[i] += result.counts.codes[i];
-    search.counts.attempts += result.counts.attempts;
-    search.counts.durable += result.counts.durable;
-    search.counts.steps += result.counts.steps;
-    search.counts.points += result.counts.points;
-    search.counts.seconds += result.counts.seconds;
+    const ShellFaults faults = shell_faults_of(seed);
+    const ShellResult result = run_shell_seed(seed, faults);
+    add(search.counts, result.counts);
     if (result.broken.empty()) continue;
-    for (bool again = shrinks; again;) {
-      again = false;
-      for (unsigned fault = 0; fault < kShellFaults; ++fault) {
-        const ShellFaults without = faults & ~(ShellFaults{1} << fault);
-        if (without == faults) continue;
-        ShellResult less = run_shell_seed(seed, without);
-        if (promise_of(less.broken) != promise_of(result.broken)) continue;
-        faults = without;
-        result = std::move(less);
-        again = true;
-      }
-    }
-    search.broken = result.broken + " (HOLDFAST_TEST_SEED=" + std::to_string(seed) + ":" +
-                    std::to_string(faults) + " repeats it; faults:";
-    for (unsigned fault = 0; fault < kShellFaults; ++fault) {
-      if ((faults >> fault & 1U) != 0)
-        search.broken += std::string(" ") + name_of(static_cast<ShellFault>(fault));
-    }
-    search.broken += ")";
+    const Shrunk least = shrunk(faults, shrinks ? kShellFaults : 0, result.broken,
+                                [&](ShellFaults without) { return run_shell_seed(seed, without).broken; });
+    search.broken = least.line(seed, kShellFaults,
+                               [](unsigned fault) { return name_of(static_cast<ShellFault>(fault)); });
     return search;
   }
   return search;

@@ -1,4 +1,5 @@
-// Many ShellRuns, each in a child process of its own, the search for a seed that breaks a promise, and its shrinking.
+// Many ShellRuns, each in a child process of its own, the search for a seed that breaks a promise, and its
+// shrinking.
 //
 //   const ShellSearch search = search_shell_seeds(1, 1000);
 //   EXPECT_EQ(search.broken, "");   // one line that names the promise, and repeats it: HOLDFAST_TEST_SEED=7:12

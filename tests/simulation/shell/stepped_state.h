@@ -1,5 +1,5 @@
-// A training state whose every byte follows from its step, so that whoever loads it knows whether it was one step
-// boundary. Between begin_update() and after_step(), and during an evaluation, memory holds no boundary.
+// A training state whose every byte follows from its step, so that whoever loads it knows whether it was one
+// step boundary. Between begin_update() and after_step(), and during an evaluation, memory holds no boundary.
 //
 // Errors: load() throws Error for a state that is no boundary. Threads: as in SnapshotSource.
 #pragma once

@@ -1,5 +1,5 @@
-// The calls by which a program uses threads, locks, waits and clocks. A program's own functions of these names
-// take precedence over those of the C library for all callers, the standard library included. Within a
+// The calls by which a program uses threads, locks, waits and clocks. A program's own functions of these
+// names take precedence over those of the C library for all callers, the standard library included. Within a
 // simulation they use fibers.h, elsewhere the C library's.
 #include <bits/atomic_futex.h>
 #include <dlfcn.h>
@@ -309,28 +309,26 @@ HOLDFAST_CALL ssize_t getrandom(void* bytes, std::size_t count, unsigned flags) 
 }
 
 // std::future waits with these.
-namespace std _GLIBCXX_VISIBILITY(default) {
-
-  bool __atomic_futex_unsigned_base::_M_futex_wait_until(unsigned* value, unsigned before, bool limited,
-                                                         chrono::seconds seconds, chrono::nanoseconds rest) {
-    Fibers* const all = fibers();
-    if (all == nullptr) abort();  // no test waits for a future outside of a simulation
-    const SteadyTime end = limited ? SteadyTime(seconds + rest - kWall) : Fibers::kNever;
-    if (*value != before) return true;
-    return all->wait(Fibers::Wait::value, value, end);
+bool std::__atomic_futex_unsigned_base::_M_futex_wait_until(unsigned* value, unsigned before, bool limited,
+                                                            chrono::seconds seconds,
+                                                            chrono::nanoseconds rest) {
+  Fibers* const all = fibers();
+  if (all == nullptr) abort();  // no test waits for a future outside of a simulation
+  const SteadyTime end = limited ? SteadyTime(seconds + rest - kWall) : Fibers::kNever;
+  if (*value != before) return true;
+  return all->wait(Fibers::Wait::value, value, end);
+}
+bool std::__atomic_futex_unsigned_base::_M_futex_wait_until_steady(unsigned* value, unsigned before,
+                                                                   bool limited, chrono::seconds seconds,
+                                                                   chrono::nanoseconds rest) {
+  Fibers* const all = fibers();
+  if (all == nullptr) abort();
+  if (*value != before) return true;
+  return all->wait(Fibers::Wait::value, value, limited ? SteadyTime(seconds + rest) : Fibers::kNever);
+}
+void std::__atomic_futex_unsigned_base::_M_futex_notify_all(unsigned* value) {
+  if (Fibers* const all = fibers()) {
+    all->wake(value);
+    all->point('n');
   }
-  bool __atomic_futex_unsigned_base::_M_futex_wait_until_steady(
-      unsigned* value, unsigned before, bool limited, chrono::seconds seconds, chrono::nanoseconds rest) {
-    Fibers* const all = fibers();
-    if (all == nullptr) abort();
-    if (*value != before) return true;
-    return all->wait(Fibers::Wait::value, value, limited ? SteadyTime(seconds + rest) : Fibers::kNever);
-  }
-  void __atomic_futex_unsigned_base::_M_futex_notify_all(unsigned* value) {
-    if (Fibers* const all = fibers()) {
-      all->wake(value);
-      all->point('n');
-    }
-  }
-
-}  // namespace )
+}

@@ -21,8 +21,7 @@ constexpr ShellFaults kCalm =
     bit(ShellFault::notice) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
     bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::other_policy) |
     bit(ShellFault::blind_ranks) | bit(ShellFault::expects_end) | bit(ShellFault::kill) |
-    bit(ShellFault::power) | bit(ShellFault::last_step) | bit(ShellFault::fast_steps) |
-    bit(ShellFault::unshared);
+    bit(ShellFault::power) | bit(ShellFault::fast_steps) | bit(ShellFault::unshared);
 
 }  // namespace
 
@@ -44,7 +43,8 @@ ShellFaults shell_faults_of(std::uint64_t seed) {
     if (hash(seed, fault) % 100 < (fault < 2 ? 50 : percent)) faults |= ShellFaults{1} << fault;
   }
   if (hash(seed, 98) % 4 != 0) return faults;
-  // Saves that fall due anyway, and ends that are announced, would hide that a request or a notice is not answered.
+  // Saves that fall due anyway, and ends that are announced, would hide that a request or a notice is not
+  // answered.
   faults = (faults | hash(seed, 97)) & kCalm;
   if (hash(seed, 96) % 2 != 0)
     faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic));

@@ -1,5 +1,5 @@
-// What may happen to a simulated training, and what it chooses: faults as bits of a mask, so that a failing seed can
-// be shrunk; and the disk, whose operations take virtual time, fail and hang.
+// What may happen to a simulated training, and what it chooses: faults as bits of a mask, so that a failing
+// seed can be shrunk; and the disk, whose operations take virtual time, fail and hang.
 //
 // Errors: none. Threads: fibers.
 #pragma once
@@ -17,21 +17,25 @@
 namespace holdfast::simulation {
 
 // clang-format off
-#define HOLDFAST_SHELL_FAULTS(fault)                                                                                  \
-  fault(several) fault(preemptions) fault(by_priority) fault(stalls) fault(spurious) fault(announces_updates)         \
-  fault(evaluations) fault(exceptions) fault(second_image) fault(write_limit) fault(by_steps) fault(by_time)          \
-  fault(automatic) fault(saves) fault(requests) fault(calls_back) fault(best) fault(slow_disk) fault(failing_disk)    \
-  fault(hanging_disk) fault(full_disk) fault(stop) fault(notice) fault(guess) fault(withdraw) fault(hibernate)        \
-  fault(several_notices) fault(other_policy) fault(kill) fault(power) fault(lost_rank) fault(rival) fault(last_step)  \
-  fault(blind_ranks) fault(expects_end) fault(fast_steps) fault(unshared)
-#define HOLDFAST_SHELL_PROMISES(promise)                                                                              \
-  promise(acknowledged_is_found) promise(resumed_is_a_boundary) promise(never_stuck) promise(finish_returns)          \
-  promise(destructor_returns) promise(code_0_is_complete) promise(code_75_was_told) promise(code_74_had_a_failure)    \
-  promise(code_76_has_a_newer_attempt) promise(ranks_tell_the_same) promise(state_agrees_with_the_code)               \
-  promise(saves_are_settled) promise(settled_once) promise(told_in_order) promise(superseded_acknowledges_nothing)    \
-  promise(newest_step_before_the_end) promise(stop_saves_the_newest_step) promise(request_is_served)                  \
-  promise(undisturbed_saves_succeed) promise(run_completes) promise(durable_is_told_by_the_handle)                    \
-  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake) promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time) promise(stop_is_heard)
+#define HOLDFAST_SHELL_FAULTS(fault)                                                                        \
+  fault(several) fault(preemptions) fault(by_priority) fault(stalls) fault(spurious)                        \
+  fault(announces_updates) fault(evaluations) fault(exceptions) fault(second_image) fault(write_limit)      \
+  fault(by_steps) fault(by_time) fault(automatic) fault(saves) fault(requests) fault(calls_back)            \
+  fault(best) fault(slow_disk) fault(failing_disk) fault(hanging_disk) fault(full_disk) fault(stop)         \
+  fault(notice) fault(guess) fault(withdraw) fault(hibernate) fault(several_notices) fault(other_policy)    \
+  fault(kill) fault(power) fault(lost_rank) fault(rival) fault(blind_ranks)                                 \
+  fault(expects_end) fault(fast_steps) fault(unshared)
+#define HOLDFAST_SHELL_PROMISES(promise)                                                                    \
+  promise(acknowledged_is_found) promise(resumed_is_a_boundary) promise(never_stuck)                        \
+  promise(finish_returns) promise(destructor_returns) promise(code_0_is_complete)                           \
+  promise(code_75_was_told) promise(code_74_had_a_failure) promise(code_76_has_a_newer_attempt)             \
+  promise(ranks_tell_the_same) promise(state_agrees_with_the_code) promise(saves_are_settled)               \
+  promise(settled_once) promise(told_in_order) promise(superseded_acknowledges_nothing)                     \
+  promise(newest_step_before_the_end) promise(stop_saves_the_newest_step) promise(request_is_served)        \
+  promise(undisturbed_saves_succeed) promise(run_completes) promise(durable_is_told_by_the_handle)          \
+  promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake)                             \
+  promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time)         \
+  promise(stop_is_heard)
 // clang-format on
 
 enum class ShellFault : unsigned {
@@ -47,7 +51,8 @@ constexpr ShellFaults bit(ShellFault fault) { return ShellFaults{1} << static_ca
 const char* name_of(ShellFault fault);
 const char* name_of(ShellPromise promise);
 
-// Bits of ShellFault. Every fourth seed is calm: no disk, thread or machine fails, so promises about time hold.
+// Bits of ShellFault. Every fourth seed is calm: no disk, thread or machine fails, so promises about time
+// hold.
 ShellFaults shell_faults_of(std::uint64_t seed);
 bool is_calm(ShellFaults faults);
 

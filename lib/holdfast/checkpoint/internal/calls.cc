@@ -157,8 +157,7 @@ SaveHandle Calls::save() {
   if (answer.returned.save > 0) return engine_.saves.handle(answer.returned.save, run_.step());
   if (driver_.covered()) return engine_.saves.of_start();
   const std::string torn = text_or_out_of_memory([this] { return why_torn(); });
-  return torn.empty() ? engine_.saves.refused(kNoImage)
-                      : engine_.saves.failed(torn, FailureKind::may_pass);
+  return torn.empty() ? engine_.saves.refused(kNoImage) : engine_.saves.failed(torn, FailureKind::may_pass);
 }
 
 void Calls::save_best(const std::string& name, double value) {
