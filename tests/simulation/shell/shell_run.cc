@@ -174,7 +174,7 @@ void ShellRun::disturb(ShellAttempt& attempt) {
   };
   weather.reads_fail = spell(F::failing_disk, weather.fails, 2min).one_in(4);
   spell(F::full_disk, weather.full, 5min);
-  Chance hangs = spell(F::hanging_disk, weather.hangs, 15min);
+  Chance hangs = spell(F::hanging_disk, weather.hangs, 40min);
   Chance kills = chance_of(attempt, F::kill);
   if (has(F::kill)) attempt.killed_at = some_time(kills);
   if (has(F::hanging_disk) && has(F::kill) && hangs.one_in(2)) {
@@ -195,7 +195,9 @@ void ShellRun::disturb(ShellAttempt& attempt) {
   if (has(F::stop)) {
     Chance chance = chance_of(attempt, F::stop);
     ShellProcess& process = someone(chance);
-    at(process, some_time(chance), [this, chance, &process, &attempt]() mutable {
+    SteadyTime when = some_time(chance);
+    if (has(F::hanging_disk) && chance.one_in(2)) when = weather.hangs.from + chance.between(0s, 30s);
+    at(process, when, [this, chance, &process, &attempt]() mutable {
       attempt.told = true;
       if (chance.one_in(3)) {
         if (process.with_checkpointer([](Checkpointer& one) { one.request_stop("the program wants it"); })) {
@@ -296,9 +298,10 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
       return;
     }
   }
-  at(process, withdrawn ? when + until_withdrawn : deadline + kAliveAfter, [this, &process, &attempt, busy] {
+  at(process, withdrawn ? when + until_withdrawn : deadline + kAliveAfter, [this, &process, &attempt] {
     const std::int64_t step = process.state.step();
-    fibers_->sleep(busy + 20s);
+    fibers_->sleep(attempt.choice.step_time * 2 + 6s + (has(F::write_limit) ? 40s : 0s) +
+                   (has(F::evaluations) ? attempt.choice.evaluation : Duration::zero()));
     check(P::run_goes_on_afterwards,
           process.ended || process.finished || process.told || process.state.step() > step,
           "at step " + std::to_string(step));
@@ -308,8 +311,8 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
 void ShellRun::look_at_end(ShellAttempt& attempt) {
   const ShellProcess& leader = *attempt.processes.front();
   if (!leader.resumed || complete_) return;
-  // Several ranks cannot agree any more on a save of the step that an evaluation has left little time for.
-  const std::int64_t lost = attempt.world && has(F::evaluations) ? 1 : 0;
+  // Several ranks agree one step late on what an evaluation has left time for.
+  const std::int64_t lost = attempt.world && has(F::evaluations) ? 2 : 0;
   check(P::newest_step_before_the_end, acknowledged_ >= leader.state.step() - lost,
         "step " + std::to_string(leader.state.step()) + " is the newest, and " +
             std::to_string(acknowledged_) + " is durable");

@@ -43,20 +43,23 @@ ShellFaults shell_faults_of(std::uint64_t seed) {
     if (hash(seed, fault) % 100 < (fault < 2 ? 50 : percent)) faults |= ShellFaults{1} << fault;
   }
   if (hash(seed, 98) % 4 != 0) return faults;
-  // Saves that fall due anyway, and ends that are announced, would hide that a request or a notice is not
-  // answered.
   faults = (faults | hash(seed, 97)) & kCalm;
-  if (hash(seed, 96) % 2 != 0)
-    faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic));
+  // Saves that fall due anyway, and ends that are announced, would hide what is not answered.
+  if (hash(seed, 96) % 2 != 0) {
+    faults &= ~(bit(ShellFault::by_time) | bit(ShellFault::by_steps) | bit(ShellFault::automatic) |
+                bit(ShellFault::saves) | bit(ShellFault::best) | bit(ShellFault::calls_back));
+  }
   const auto others = bit(ShellFault::stop) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
-                      bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::kill);
-  switch (hash(seed, 95) % 4) {
+                      bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::kill) |
+                      bit(ShellFault::fast_steps) | bit(ShellFault::notice);
+  switch (hash(seed, 95) % 5) {
     case 0:
-      return (faults | bit(ShellFault::requests)) &
-             ~(others | bit(ShellFault::notice) | bit(ShellFault::fast_steps));
+      return (faults & ~others) | bit(ShellFault::requests);
     case 1:
-      return (faults | bit(ShellFault::notice)) & ~(others | bit(ShellFault::fast_steps));
+      return (faults & ~others) | bit(ShellFault::notice);
     case 2:
+      return (faults & ~others) | bit(ShellFault::notice) | bit(ShellFault::withdraw);
+    case 3:
       return (faults | bit(ShellFault::stop)) & ~bit(ShellFault::notice);
     default:
       return faults;
