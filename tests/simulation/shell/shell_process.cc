@@ -92,6 +92,15 @@ void ShellProcess::live() {
     try {
       checkpointer_ = &checkpointer;
       if (run.has(F::expects_end)) checkpointer.expect_last_step(run.goal());
+      if (run.has(F::reads_ahead)) {
+        checkpointer.read_ahead();
+        fibers.sleep(chance_.between(0s, 1s));
+      }
+      if (run.has(F::peeks)) {
+        const auto peeked = checkpointer.peek();
+        run.say(*this, "peeks at step " + std::to_string(peeked ? peeked->step : -1));
+      }
+      if (run.has(F::asks)) ask();
       resumed = checkpointer.resume();
       moved = fibers.now();
       number = checkpointer.attempt();
@@ -99,11 +108,11 @@ void ShellProcess::live() {
       train(checkpointer);
       finish(checkpointer);
     } catch (...) {
-      checkpointer_ = nullptr;
+      await_other_threads();
       ends = fibers.now();
       throw;
     }
-    checkpointer_ = nullptr;
+    await_other_threads();
     ends = fibers.now();
   } catch (const Error& what) {
     error = what.what();
@@ -125,6 +134,28 @@ void ShellProcess::live() {
   run.say(*this, error.empty() ? "ended with " + std::to_string(code)
                                : "broke off with " + std::to_string(error_code) + ": " + error);
   run.ended(*this);
+}
+
+// Another thread of the program asks what any thread may ask.
+void ShellProcess::ask() {
+  ++other_threads;
+  Fibers::current()->start(group, [this] {
+    while (with_checkpointer([this](Checkpointer& checkpointer) {
+      static_cast<void>(checkpointer.figures());
+      static_cast<void>(checkpointer.notices());
+      static_cast<void>(checkpointer.deadline());
+      checkpointer.expect_last_step(run.goal());
+    })) {
+      Fibers::current()->sleep(attempt.choice.step_time * 3);
+    }
+    --other_threads;
+  });
+}
+
+// A program destroys a Checkpointer when no other thread is in a call of it.
+void ShellProcess::await_other_threads() {
+  checkpointer_ = nullptr;
+  while (calling_ > 0) Fibers::current()->sleep(1ms);
 }
 
 void ShellProcess::train(Checkpointer& checkpointer) {
@@ -169,7 +200,14 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
     }
   }
   if (choice.evaluate_at != 0 && state.step() % choice.evaluate_at == 0) {
-    evaluate(checkpointer);
+    try {
+      evaluate(checkpointer);
+    } catch (const std::runtime_error&) {
+      moved = fibers.now();
+      if (chance_.one_in(2)) throw;
+      keep(checkpointer.save());  // which must not hold what the evaluation has left
+      return false;
+    }
     moved = fibers.now();
     if (run.has(F::best)) checkpointer.metric("accuracy", static_cast<double>(chance_.draw(100)));
   }

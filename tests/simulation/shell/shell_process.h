@@ -49,7 +49,9 @@ class ShellProcess {
   template <class Work>
   bool with_checkpointer(const Work& work) {
     if (checkpointer_ == nullptr || finished) return false;
+    ++calling_;
     work(*checkpointer_);
+    --calling_;
     return true;
   }
 
@@ -80,6 +82,8 @@ class ShellProcess {
  private:
   CheckpointerOptions options();
   void live();
+  void ask();
+  void await_other_threads();
   void train(Checkpointer& checkpointer);
   bool step(Checkpointer& checkpointer);
   void evaluate(Checkpointer& checkpointer);
@@ -98,6 +102,7 @@ class ShellProcess {
   };
   std::vector<Kept> handles_;
   int waiters_ = 0;
+  int calling_ = 0;  // other threads, now
   SteadyTime staged_at_{};
   Duration longest_save_{};
 };

@@ -21,7 +21,8 @@ constexpr ShellFaults kCalm =
     bit(ShellFault::notice) | bit(ShellFault::guess) | bit(ShellFault::withdraw) |
     bit(ShellFault::hibernate) | bit(ShellFault::several_notices) | bit(ShellFault::other_policy) |
     bit(ShellFault::blind_ranks) | bit(ShellFault::expects_end) | bit(ShellFault::kill) |
-    bit(ShellFault::power) | bit(ShellFault::fast_steps) | bit(ShellFault::unshared);
+    bit(ShellFault::power) | bit(ShellFault::fast_steps) | bit(ShellFault::unshared) |
+    bit(ShellFault::reads_ahead) | bit(ShellFault::peeks) | bit(ShellFault::asks);
 
 }  // namespace
 

@@ -24,7 +24,7 @@ namespace holdfast::simulation {
   fault(best) fault(slow_disk) fault(failing_disk) fault(hanging_disk) fault(full_disk) fault(stop)         \
   fault(notice) fault(guess) fault(withdraw) fault(hibernate) fault(several_notices) fault(other_policy)    \
   fault(kill) fault(power) fault(lost_rank) fault(rival) fault(blind_ranks)                                 \
-  fault(expects_end) fault(fast_steps) fault(unshared)
+  fault(expects_end) fault(fast_steps) fault(unshared) fault(reads_ahead) fault(peeks) fault(asks)
 #define HOLDFAST_SHELL_PROMISES(promise)                                                                    \
   promise(acknowledged_is_found) promise(resumed_is_a_boundary) promise(never_stuck)                        \
   promise(finish_returns) promise(destructor_returns) promise(code_0_is_complete)                           \
