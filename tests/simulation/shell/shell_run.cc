@@ -134,7 +134,8 @@ void ShellRun::choose(ShellAttempt& attempt) {
   if (has(F::other_policy)) {
     choice.policy = std::array{OnNotice::wait, OnNotice::exit, OnNotice::callback}[draw(F::other_policy, 3)];
   }
-  choice.write_limit = 0.002 * static_cast<double>(1 + draw(F::write_limit, 30));  // a save takes 30 s to 1 s
+  choice.write_limit =
+      0.001 * static_cast<double>(1 + draw(F::write_limit, 10));  // a save takes 6 s to a minute
   if (has(F::slow_disk)) {
     Chance slow = chance_of(attempt, F::slow_disk);
     attempt.weather.sync = slow.between(100ms, 3s);
@@ -257,7 +258,8 @@ void ShellRun::request(ShellAttempt& attempt, ShellProcess& process) {
       process.resumed ? process.state.step() + (process.computing ? 1 : 0) : acknowledged_ + 1;
   if (!process.with_checkpointer([](Checkpointer& one) { one.request_save(); })) return;
   if (!calm() || attempt.notices) return;
-  fibers_->sleep(2min + attempt.choice.step_time * 3 + attempt.choice.evaluation);
+  fibers_->sleep((has(F::write_limit) ? 5min : 2min) + attempt.choice.step_time * 3 +
+                 attempt.choice.evaluation);
   if (process.ended || process.finished || attempt.notices || attempt.told) return;
   check(
       P::request_is_served, acknowledged_ >= step,
@@ -290,7 +292,7 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
   if (has(F::several_notices) || has(F::stop) || !calm()) return;
   // Room for what is being done, for the save that is being written, and for the last one.
   const Duration busy = attempt.choice.step_time * 4 + attempt.choice.evaluation + 30s;
-  const Duration room = busy + (has(F::write_limit) ? 90s : 0s);
+  const Duration room = busy + (has(F::write_limit) ? 180s : 0s);
   if (!withdrawn && !guessed && !hibernates && notice > room) {
     at(process, deadline - 1ms, [this, &attempt] { look_at_end(attempt); });
     if (has(F::power) && !has(F::kill)) {
@@ -300,7 +302,7 @@ void ShellRun::announce(ShellAttempt& attempt, ShellProcess& process, SteadyTime
   }
   at(process, withdrawn ? when + until_withdrawn : deadline + kAliveAfter, [this, &process, &attempt] {
     const std::int64_t step = process.state.step();
-    fibers_->sleep(attempt.choice.step_time * 2 + 6s + (has(F::write_limit) ? 40s : 0s) +
+    fibers_->sleep(attempt.choice.step_time * 2 + 6s + (has(F::write_limit) ? 180s : 0s) +
                    (has(F::evaluations) ? attempt.choice.evaluation : Duration::zero()));
     check(P::run_goes_on_afterwards,
           process.ended || process.finished || process.told || process.state.step() > step,

@@ -56,7 +56,9 @@ TEST(ShellSimulation, RepeatsASeed) {
   const std::uint64_t number = std::stoull(seed);
   const ShellFaults faults =
       colon == std::string::npos ? shell_faults_of(number) : std::stoull(seed.substr(colon + 1));
-  EXPECT_EQ(run_shell_seed(number, faults, text != nullptr).broken, "");
+  const ShellResult result = run_shell_seed(number, faults, text != nullptr);
+  EXPECT_EQ(result.broken, "");
+  std::cout << "trace " << result.counts.hash << " of " << result.counts.points << " points\n";
 }
 
 }}  // namespace holdfast::simulation
