@@ -146,7 +146,7 @@ void ShellProcess::ask() {
       static_cast<void>(checkpointer.deadline());
       checkpointer.expect_last_step(run.goal());
     })) {
-      Fibers::current()->sleep(attempt.choice.step_time * 3);
+      Fibers::current()->sleep(attempt.choice.step_time * 3 + 500ms);
     }
     --other_threads;
   });

@@ -21,8 +21,8 @@ constexpr Duration kStuck = 20min;
 
 ShellRun::ShellRun(std::uint64_t seed, ShellFaults faults, bool trace)
     : seed_(seed), faults_(faults), trace_(trace), chance_(seed, 0) {
-  goal_ = has(F::fast_steps) ? 100 + static_cast<std::int64_t>(chance_.draw(300))
-                             : 12 + static_cast<std::int64_t>(chance_.draw(calm() ? 120 : 40));
+  goal_ = has(F::fast_steps) ? 100 + static_cast<std::int64_t>(chance_.draw(200))
+                             : 12 + static_cast<std::int64_t>(chance_.draw(calm() ? 90 : 40));
   disturbed_attempts_ = 1 + static_cast<int>(chance_.draw(3));
 }
 
