@@ -159,7 +159,7 @@ void ShellProcess::await_other_threads() {
 }
 
 void ShellProcess::train(Checkpointer& checkpointer) {
-  while (state.step() < run.goal() && !told) {
+  while (state.step() < run.goal() && !told && !leaves) {
     if (step(checkpointer)) told = true;  // or an evaluation was
   }
 }
@@ -205,7 +205,9 @@ bool ShellProcess::step(Checkpointer& checkpointer) {
     } catch (const std::runtime_error&) {
       moved = fibers.now();
       if (chance_.one_in(2)) throw;
+      failed_at = state.step();
       keep(checkpointer.save());  // which must not hold what the evaluation has left
+      leaves = chance_.one_in(2);
       return false;
     }
     moved = fibers.now();

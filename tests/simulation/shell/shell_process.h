@@ -69,6 +69,8 @@ class ShellProcess {
   bool finished = false;  // finish() has returned
   bool ended = false, lost = false;
   SteadyTime stop_by = Fibers::kNever;  // the deadline of a stop that it was told
+  std::int64_t failed_at = -1;          // the step of an evaluation that failed
+  bool leaves = false;                  // and the program ends its loop there
   bool computing = false;               // the next after_step() is still to come
   bool writing = false;                 // a save is staged, and not settled
   int code = -1;                        // of finish()

@@ -430,7 +430,9 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
   const bool late = has(F::stalls) || has(F::slow_disk);  // so that ranks may give each other up
   switch (code) {
     case 0:
-      check(P::code_0_is_complete, process.state.step() == goal_ && (acknowledged_ >= goal_ || attempt.newer),
+      check(P::code_0_is_complete,
+            (process.state.step() == goal_ || process.leaves) &&
+                (acknowledged_ >= process.state.step() || attempt.newer),
             text);
       break;
     case 75:
@@ -454,6 +456,9 @@ void ShellRun::judge(const ShellAttempt& attempt, const ShellProcess& process) {
       break;
     case 76:
       check(P::code_76_has_a_newer_attempt, attempt.rivalled, text);
+      break;
+    case 70:
+      check(P::code_0_is_complete, process.failed_at == process.state.step(), text);
       break;
     case 1:
       break;
