@@ -1,5 +1,6 @@
 #include "seeds.h"
 
+#include "shrinking.h"
 #include "simulated_run.h"
 
 namespace holdfast::simulation {
@@ -16,22 +17,6 @@ constexpr Faults kCalmFaults = bit(several) | bit(evaluations) | bit(copies_besi
                                bit(guess) | bit(withdraw) | bit(outlive) | bit(hibernate) | bit(stop) |
                                bit(request) | bit(by_time) | bit(by_device) | bit(automatic) | bit(mirror) |
                                bit(write_limit) | bit(best) | bit(on_save) | bit(standby);
-
-std::string promise_of(const std::string& broken) { return broken.substr(0, broken.find(':')); }
-
-// Switches faults off, one at a time, as long as the same promise is broken.
-Faults shrunk(std::uint64_t seed, Faults faults, const std::string& broken) {
-  for (bool again = true; again;) {
-    again = false;
-    for (unsigned fault = 0; fault < kFaults; ++fault) {
-      const Faults without = faults & ~bit(static_cast<Fault>(fault));
-      if (without == faults || promise_of(SimulatedRun(seed, without).run()) != promise_of(broken)) continue;
-      faults = without;
-      again = true;
-    }
-  }
-  return faults;
-}
 
 }  // namespace
 
@@ -56,13 +41,10 @@ Search search_seeds(std::uint64_t first, std::uint64_t count, std::uint64_t stri
     const Faults faults = faults_of(seed);
     const std::string broken = SimulatedRun(seed, faults).run();
     if (broken.empty()) continue;
-    const Faults least = shrunk(seed, faults, broken);
-    search.broken = SimulatedRun(seed, least).run() + " (HOLDFAST_TEST_SEED=" + std::to_string(seed) + ":" +
-                    std::to_string(least) + " repeats it; faults:";
-    for (unsigned fault = 0; fault < kFaults; ++fault) {
-      if ((least >> fault & 1U) != 0) search.broken += std::string(" ") + name_of(static_cast<Fault>(fault));
-    }
-    search.broken += ")";
+    const Shrunk least =
+        shrunk(faults, kFaults, broken, [&](Faults without) { return SimulatedRun(seed, without).run(); });
+    search.broken =
+        least.line(seed, kFaults, [](unsigned fault) { return name_of(static_cast<Fault>(fault)); });
     return search;
   }
   return search;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,7 @@ class MemoryWorld {
   // That rank has ended: ranks that wait for it get an error.
   void lose(int rank) {
     const std::lock_guard lock(mutex_);
-    lost_ = rank;
+    lost_.insert(rank);
     changed_.notify_all();
   }
   int told(int rank) {  // number of texts up to now
@@ -88,7 +89,7 @@ class MemoryWorld {
       ++world_.looks_[rank_];
       Round& round = world_.rounds_[round_];
       const auto complete = [&] { return round.voted == world_.size(); };
-      world_.changed_.wait_for(lock, limit, [&] { return complete() || world_.lost_ >= 0; });
+      world_.changed_.wait_for(lock, limit, [&] { return complete() || !world_.lost_.empty(); });
       if (complete()) {
         ++round_;
         return round.largest;
@@ -110,9 +111,10 @@ class MemoryWorld {
       ++world_.looks_[rank_];
       const std::pair key(rank, name);
       world_.changed_.wait_for(lock, limit,
-                               [&] { return world_.texts_.contains(key) || world_.lost_ == rank; });
+                               [&] { return world_.texts_.contains(key) || world_.lost_.contains(rank); });
       if (world_.texts_.contains(key)) return world_.texts_.at(key);
-      if (world_.lost_ == rank) world_.throw_if_lost();
+      if (world_.lost_.contains(rank))
+        throw Error("rank " + std::to_string(rank) + " is lost", ExitCode::interrupted);
       throw Error("rank " + std::to_string(rank) + " told no " + name, ExitCode::interrupted);
     }
     void forget(const std::string& name) override {
@@ -133,7 +135,7 @@ class MemoryWorld {
         world_.changed_.notify_all();
         return;
       }
-      world_.changed_.wait(lock, [&] { return sent.received > 0 || world_.lost_ >= 0; });
+      world_.changed_.wait(lock, [&] { return sent.received > 0 || !world_.lost_.empty(); });
       if (sent.received == 0) world_.throw_if_lost();
       std::memcpy(bytes.data(), sent.bytes.data(), bytes.size());
       if (world_.corrupt_for == rank_) bytes[bytes.size() / 2] ^= std::byte{1};
@@ -158,7 +160,9 @@ class MemoryWorld {
   }
   // Requires the mutex.
   void throw_if_lost() const {
-    if (lost_ >= 0) throw Error("rank " + std::to_string(lost_) + " is lost", ExitCode::interrupted);
+    if (!lost_.empty()) {
+      throw Error("rank " + std::to_string(*lost_.begin()) + " is lost", ExitCode::interrupted);
+    }
   }
 
  public:
@@ -174,7 +178,7 @@ class MemoryWorld {
   std::map<std::pair<int, std::string>, std::string> texts_;
   std::map<int, int> told_, looks_;
   std::map<int, std::vector<std::int64_t>> votes_;
-  int lost_ = -1;
+  std::set<int> lost_;
   std::vector<std::unique_ptr<Member>> ranks_;
 };
 

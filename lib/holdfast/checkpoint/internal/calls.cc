@@ -110,7 +110,7 @@ void Calls::lay_out() {
     run_.unsavable.learn_from(error);
     // Alone it counts as a failed save, because none can be made now. Ranks learn of it by the first save.
     if (engine_.others.alone()) {
-      engine_.saves.failed(what_of(error));
+      engine_.saves.failed(what_of(error), FailureKind::lasts);
     } else {
       log_debug("the file could not be laid out: {}", what_of(error));
     }
@@ -157,7 +157,7 @@ SaveHandle Calls::save() {
   if (answer.returned.save > 0) return engine_.saves.handle(answer.returned.save, run_.step());
   if (driver_.covered()) return engine_.saves.of_start();
   const std::string torn = text_or_out_of_memory([this] { return why_torn(); });
-  return torn.empty() ? engine_.saves.refused(kNoImage) : engine_.saves.failed(torn);
+  return torn.empty() ? engine_.saves.refused(kNoImage) : engine_.saves.failed(torn, FailureKind::may_pass);
 }
 
 void Calls::save_best(const std::string& name, double value) {

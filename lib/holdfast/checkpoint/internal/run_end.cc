@@ -84,7 +84,10 @@ void RunEnd::close() noexcept {
 
 // Sets the code and the reason.
 RunPhase RunEnd::describe(const run::Exit& exit, const std::string& torn) noexcept {
-  const bool interrupted = exit.code == static_cast<int>(ExitCode::interrupted);
+  // A save that the core has given up may have become durable since.
+  const bool told = !reason_.empty();
+  const bool interrupted = exit.code == static_cast<int>(ExitCode::interrupted) ||
+                           (exit.how == run::Ending::failed && told && run_.newest_durable() >= run_.step());
   code_ = interrupted ? run_.options.notices.exit_code_interrupted : exit.code;
   const std::string stands = text_or_out_of_memory([&] { return what_stands(run_.newest_durable()); });
   switch (exit.how) {

@@ -62,7 +62,8 @@ void RunDriver::say(const run::Say& said) noexcept {
     case run::Remark::not_kept:
       // A failed save: whoever watches the run must see that it commits nothing newer.
       saves_.failed(
-          "the only image is still being written; a stop inside this evaluation commits nothing newer");
+          "the only image is still being written; a stop inside this evaluation commits nothing newer",
+          FailureKind::may_pass);
       return;
     case run::Remark::late_gives_up:
       return log_warning(

@@ -133,12 +133,12 @@ SaveHandle Saves::refused(std::string_view why) noexcept {
   return SaveHandle(std::move(save));
 }
 
-SaveHandle Saves::failed(std::string_view why) noexcept {
+SaveHandle Saves::failed(std::string_view why, FailureKind kind) noexcept {
   BegunSave save = make_save();
   try {
     throw Error(std::string(why));
   } catch (...) {
-    fail(save);
+    fail(save, kind);
   }
   return SaveHandle(std::move(save));
 }
@@ -216,8 +216,7 @@ OtherRanks::NotStaged Saves::why_not_staged() const {
   return not_staged_;
 }
 
-std::string Saves::fail(BegunSave save) noexcept {
-  FailureKind kind = FailureKind::lasts;
+std::string Saves::fail(BegunSave save, FailureKind kind) noexcept {
   std::string text = text_or_out_of_memory([&] {
     return "staging step " + std::to_string(run_.step()) +
            " failed: " + what_is_caught([&](const std::exception& error) {

@@ -63,7 +63,7 @@ class Saves {
   // The training stands where this attempt began: that checkpoint, or before the first step a refusal.
   SaveHandle of_start() noexcept;
   // Any thread, while the training thread is here or waits. The same, and it counts as a failure.
-  SaveHandle failed(std::string_view why) noexcept;
+  SaveHandle failed(std::string_view why, FailureKind kind) noexcept;
   // Any thread. The newest failure to make an image.
   OtherRanks::NotStaged why_not_staged() const;
 
@@ -113,7 +113,7 @@ class Saves {
   Staged make_independent();
   Staged renewed(Staged image);
   void tell_doubts();
-  std::string fail(BegunSave save) noexcept;
+  std::string fail(BegunSave save, FailureKind kind = FailureKind::lasts) noexcept;
   BegunSave make_save() noexcept;
   bool checks() const;
   bool changed_unseen() const;
