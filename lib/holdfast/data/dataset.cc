@@ -28,8 +28,9 @@ at::Tensor stack_field(std::span<const std::int64_t> samples,
                   std::to_string(samples[i]) + " is " + describe(one) + ", that of sample " +
                   std::to_string(samples[0]) + " is " + describe(first));
     }
-    // Other tensors are stacked by LibTorch, which knows strides and devices.
-    plain = plain && one.device().is_cpu() && one.layout() == at::kStrided && one.is_contiguous();
+    // Other tensors are stacked by LibTorch, which knows strides, devices and lazy conjugates.
+    plain = plain && one.device().is_cpu() && one.layout() == at::kStrided && one.is_contiguous() &&
+            !one.is_conj() && !one.is_neg();
   }
   if (!plain) {
     std::vector<at::Tensor> column;

@@ -1,6 +1,12 @@
 #include "holdfast/data/loader.h"
 
+#include <ATen/ops/complex.h>
+#include <ATen/ops/conj.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -460,6 +466,25 @@ TEST(Loader, UnderstandsStructsTuplesAndTorchsExamples) {
   EXPECT_EQ(pairs.next()->targets.scalar_type(), at::kFloat);
   Loader examples(TorchStyle{}, options);
   EXPECT_EQ(examples.next()->targets[5].item<std::int64_t>(), 5);
+}
+
+// LibTorch conjugates and negates lazily: by a bit of the tensor, beside the same bytes.
+struct Spectra {
+  static at::Tensor of(std::int64_t index) {
+    return at::conj(at::complex(at::full({1}, static_cast<double>(index)), at::ones({1})));
+  }
+  std::int64_t size() const { return 4; }
+  std::pair<at::Tensor, at::Tensor> get(std::int64_t index) const { return {of(index), at::imag(of(index))}; }
+};
+
+TEST(Loader, DeliversLazyConjugatesAndNegatives) {
+  ASSERT_TRUE(Spectra::of(0).is_conj());
+  ASSERT_TRUE(at::imag(Spectra::of(0)).is_neg());
+  Loader loader(Spectra(), {.batch_size = 2, .epochs = 1, .shuffle = false});
+  const Batch batch = loader.next().value();
+  const at::Tensor expected = at::stack({Spectra::of(0), Spectra::of(1)});
+  EXPECT_TRUE(at::equal(batch.inputs, expected));
+  EXPECT_TRUE(at::equal(batch.targets, at::imag(expected)));
 }
 
 TEST(Loader, AUsersOwnFingerprintIsRecorded) {
