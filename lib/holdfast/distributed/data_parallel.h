@@ -8,7 +8,7 @@
 //   parallel.backward(loss);                        // instead of loss.backward()
 //
 // Requires: the group outlives it; the module keeps its tensors; all ranks make the same calls. Errors:
-// UsageError for different models, parameters without a gradient, or thawed since; GroupError for a lost rank;
+// UsageError for different models, and parameters without a gradient or thawed; GroupError for a lost rank;
 // RefusedError for a recorded order of other parameters. Threads: the training thread, its CUDA stream.
 #pragma once
 
