@@ -81,6 +81,7 @@ bool holds_each_once(const Buckets& buckets, std::size_t parameters) {
 
 struct DataParallel::Parts {
   std::vector<ModuleTensor> tensors;
+  std::vector<bool> trains;            // of `tensors`: a parameter that took a gradient at construction
   std::vector<at::Tensor> parameters;  // those with gradients
   std::vector<at::Tensor> buffers;
   std::vector<std::string> names;  // names of `parameters`
@@ -89,6 +90,7 @@ struct DataParallel::Parts {
 
   void check_layout(ProcessGroup& group) const;
   void make_reducer(const ProcessGroup& group, const DataParallelOptions& options);
+  void require_same_set(bool find_unused) const;
   Buckets arranged() const;
   std::string without_gradient(const std::string& complaint) const;
 };
@@ -131,6 +133,20 @@ void DataParallel::Parts::make_reducer(const ProcessGroup& group, const DataPara
   if (options.compression != GradientCompression::none) {
     const auto type = options.compression == GradientCompression::fp16 ? c10::kHalf : c10::kBFloat16;
     reducer->register_comm_hook(std::make_unique<CompressedSum>(group.c10d(), type));
+  }
+}
+
+// The Reducer has hooks for the parameters of its construction alone: another one would stay this rank's own.
+void DataParallel::Parts::require_same_set(bool find_unused) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool trains_now = !tensors[i].buffer && tensors[i].tensor.requires_grad();
+    // One that is frozen since is unused on all ranks.
+    if (trains_now == trains[i] || (!trains_now && find_unused)) continue;
+    throw UsageError("parameter " + tensors[i].name +
+                     (trains_now ? " takes a gradient now, and was frozen" : " is frozen now, and was not") +
+                     " when the DataParallel was made: by requires_grad_(), or as resume() restored it. Make "
+                     "the DataParallel anew after the last change, and before resume() with what the "
+                     "checkpoint has (Checkpointer::peek())");
   }
 }
 
@@ -179,7 +195,8 @@ DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const
   for (const ModuleTensor& entry : parts->tensors) {
     all.push_back(entry.tensor.detach());
     if (entry.buffer) parts->buffers.push_back(entry.tensor.detach());
-    if (entry.buffer || !entry.tensor.requires_grad()) continue;
+    parts->trains.push_back(!entry.buffer && entry.tensor.requires_grad());
+    if (!parts->trains.back()) continue;
     // Frozen parameters take no gradient, so the Reducer would wait for them for ever.
     parts->parameters.push_back(entry.tensor);
     parts->names.push_back(entry.name);
@@ -213,6 +230,7 @@ void DataParallel::backward(const at::Tensor& loss, Gradients gradients) {
     loss.backward();
     return;
   }
+  parts_->require_same_set(options_.find_unused);
   group_->guard("gradients", [&] {
     // Without unused parameters the graph need not be searched.
     parts_->reducer->prepare_for_backward(options_.find_unused ? std::vector<at::Tensor>{loss}
@@ -278,7 +296,9 @@ void DataParallel::load(const StateReader& in) {
   if (parts_ && !recorded.empty()) {
     if (!holds_each_once(recorded, parts_->parameters.size())) {
       throw RefusedError("the recorded order of gradient buckets does not name each of this model's " +
-                         std::to_string(parts_->parameters.size()) + " parameters once");
+                         std::to_string(parts_->parameters.size()) +
+                         " parameters with gradients once: make the DataParallel with those frozen that were "
+                         "frozen then");
     }
     // For the sums of the first update. settle_buckets() does it again, because the Reducer orders its
     // buckets anew after that one.

@@ -64,7 +64,11 @@ ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn
                          "list it once, as decay_parameters() of optim/decay_groups.h does");
       }
       // Frozen and empty parameters are never updated.
-      if (!parameter.requires_grad() || parameter.numel() == 0) continue;
+      if (parameter.numel() == 0) continue;
+      if (!parameter.requires_grad()) {
+        parts->frozen.emplace_back(name->second, parameter);
+        continue;
+      }
       if (!is_dense(parameter)) {
         throw UsageError("parameter " + name->second +
                          " has gaps in memory: a ShardedOptimizer needs dense ones");

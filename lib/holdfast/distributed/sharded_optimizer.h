@@ -39,15 +39,16 @@ struct ShardedOptions {
 
 // Requires: group, module and optimizer outlive this object. All ranks have the same parameters and make the
 // same calls. Every parameter that takes a gradient has one in each update. Parameters that need no gradient
-// at construction are ignored. The constructor replaces the parameters of the given optimizer by the shares;
-// its groups and options stay, so schedules set its learning rates as before. Use it for nothing else.
+// at construction are ignored, and must not thaw. The constructor replaces the parameters of the given
+// optimizer by the shares; its groups and options stay, so schedules set its learning rates as before. Use
+// it for nothing else.
 //
 // save() is local after bring_together(), until the next update; a Checkpointer with an Agreement calls that
 // on all ranks. Without it save() is collective. docs/ranks_in_detail.md#the-sharded-optimizer has the parts
 // of an update, and what a checkpoint holds.
 //
 // UsageError: another kind of optimizer, one that has made updates, parameters of no part of the module or
-// with gaps in memory, and missing gradients; the message has their names.
+// with gaps in memory, missing gradients, and parameters that have thawed; the message has their names.
 class HOLDFAST_EXPORT ShardedOptimizer {
  public:
   ShardedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module, ProcessGroup& group,

@@ -92,6 +92,34 @@ TEST(ProcessGroup, OneRankAloneChangesNoValue) {
   EXPECT_TRUE(group.alone());
 }
 
+// The Reducer would not average what thaws behind its back: each rank would train it by itself.
+TEST(DataParallel, NamesAParameterThatHasThawedOrFrozenSinceItWasMade) {
+  ProcessGroup group({.place = {}, .even_alone = true});
+  Pair net;
+  net.one->bias.set_requires_grad(false);
+  {
+    DataParallel parallel(net, group);
+    parallel.backward(net.loss());
+    net.one->bias.set_requires_grad(true);
+    parallel.backward(net.loss(), Gradients::accumulate);
+    EXPECT_THAT(refusal_of([&] { parallel.backward(net.loss()); }),
+                HasSubstr("parameter one.bias takes a gradient now, and was frozen when the DataParallel was "
+                          "made"));
+  }
+  {
+    DataParallel anew(net, group);
+    anew.backward(net.loss());
+    net.two->bias.set_requires_grad(false);
+    EXPECT_THAT(refusal_of([&] { anew.backward(net.loss()); }),
+                HasSubstr("parameter two.bias is frozen now, and was not"));
+  }
+  net.two->bias.set_requires_grad(true);
+  DataParallel unused(net, group, {.find_unused = true});
+  net.two->bias.set_requires_grad(false);
+  unused.backward(net.loss());
+  group.leave();
+}
+
 TEST(SumOverRanks, OfOneRankIsItsOwn) {
   ProcessGroup one({.place = {}}), even({.place = {}, .even_alone = true});
   for (ProcessGroup* const group : {&one, &even}) {

@@ -11,6 +11,8 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <memory>
+
 #include "holdfast/distributed/internal/slices.h"
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sync_batch_norm.h"
@@ -86,6 +88,36 @@ TEST(ShardedOptimizer, SaysWhatItCannotShare) {
   net.two->bias.mutable_grad().reset();
   EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }),
               HasSubstr("parameter two.bias has no gradient in this update"));
+}
+
+TEST(ShardedOptimizer, NamesAParameterThatHasThawedSinceItWasMade) {
+  ProcessGroup group({.place = {}});
+  TwoLayers net;
+  const auto made = [&] { return std::make_unique<torch::optim::SGD>(net.parameters(), 0.1); };
+  const auto inner = made();
+  net.one->bias.set_requires_grad(false);
+  ShardedOptimizer optimizer(*inner, net, group);
+  net.backward();
+  optimizer.step();
+  TrainState thawed;
+  net.one->bias.set_requires_grad(true);
+  thawed.add("model", net);
+  const auto checkpoint = test::stage(thawed);
+  for (const bool by_resume : {false, true}) {
+    net.one->bias.set_requires_grad(!by_resume);
+    if (by_resume) {
+      TrainState state;
+      state.add("model", net);
+      state.load(*checkpoint, {});
+    }
+    net.backward();
+    EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }),
+                HasSubstr("parameter one.bias takes a gradient now, and was frozen when the ShardedOptimizer "
+                          "was made"));
+  }
+  const auto another = made();
+  ShardedOptimizer anew(*another, net, group);
+  anew.step();
 }
 
 TEST(ShardedOptimizer, RefusesACheckpointThatDoesNotFit) {

@@ -42,6 +42,14 @@ void ShardedOptimizer::Parts::add_up(at::Tensor& numbers) const {
 }
 
 void ShardedOptimizer::Parts::require_gradients() const {
+  for (const auto& [name, parameter] : frozen) {
+    if (!parameter.requires_grad()) continue;
+    throw UsageError("parameter " + name +
+                     " takes a gradient now, and was frozen when the ShardedOptimizer was made: by "
+                     "requires_grad_(), or as resume() restored it. Make the optimizer and the "
+                     "ShardedOptimizer anew after the thaw, and before resume() with what the checkpoint has "
+                     "(Checkpointer::peek())");
+  }
   for (const Group& of : groups) {
     for (std::size_t i = 0; i < of.parameters.size(); ++i) {
       const at::Tensor& gradient = of.parameters[i].grad();

@@ -77,6 +77,7 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   int rank;
   int world;
   std::vector<Group> groups;
+  Slots frozen;  // parameters that were left out, by name
   // Whole slots on the host as of the newest update: "exp_avg/fc.weight". Empty until a save needs them.
   std::map<std::string, at::Tensor> whole;
 };
