@@ -8,8 +8,8 @@
 //   parallel.backward(loss);                        // instead of loss.backward()
 //
 // Requires: the group outlives it; the module keeps its tensors; all ranks make the same calls. Errors:
-// UsageError for different models, and parameters without a gradient or thawed; GroupError for a lost rank;
-// RefusedError for a recorded order of other parameters. Threads: the training thread, its CUDA stream.
+// UsageError for different models, parameters without gradients or thawed ones; GroupError; RefusedError for
+// a recorded order of other parameters. Threads: the training thread, its current CUDA device and stream.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 
 #include "holdfast/ranks/rank_channel.h"
 #include "slow_disk.h"
+#include "support/captured_log.h"
 #include "together.h"
 
 namespace holdfast::test { namespace {
@@ -299,6 +300,43 @@ TEST_F(Together, WhatOneRankRefusesEndsAll) {
   live(2, [](Member& one) { one.train_to(5); });
   EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("78 "), HasSubstr("learning_rate"))));
   EXPECT_THAT(member(1).error, HasSubstr("rank 0: "));
+}
+
+// Nothing but a checkpoint knew the options: the first preemption ended a run that had trained apart.
+TEST_F(Together, RanksWithOtherOptionsDoNotBeginAFreshRun) {
+  for (const int other : {1, 2, 0}) {
+    odd_one = other;
+    live(3, [](Member& one) { one.train_to(5); });
+    EXPECT_THAT(errors(), Each(AllOf(testing::StartsWith("78 "), HasSubstr("options.learning_rate is 0."))));
+    const std::string odd = "is 0.2 on rank " + std::to_string(other) + " and 0.1 on rank 0";
+    EXPECT_THAT(errors(), Each(HasSubstr(other == 0 ? "and 0.2 on rank 0" : odd)));
+    EXPECT_EQ(volume->disk.open_directory(kRun, false), nullptr) << "nothing was made";
+  }
+}
+
+TEST_F(Together, AnOverrideAcceptsWhatDiffersAtAFreshStart) {
+  odd_one = 1;
+  options.start.overrides = {"learning_rate"};
+  test::CapturedLog log;
+  live(2, [](Member& one) {
+    one.train_to(3);
+    one.finish();
+  });
+  expect_all_ended(0);
+  EXPECT_THAT(log.text(), HasSubstr("options.learning_rate is 0.2 on rank 1 and 0.1 on rank 0"));
+}
+
+// A resume would give every rank what rank 0 had.
+TEST_F(Together, AValueOfARanksOwnIsNamedAtAFreshStart) {
+  before = [](Member& one) { one.source.extra["mine"] = std::to_string(one.rank); };
+  test::CapturedLog log;
+  live(2, [](Member& one) {
+    one.train_to(3);
+    one.finish();
+  });
+  expect_all_ended(0);
+  EXPECT_THAT(log.text(), HasSubstr("rank 1 has other values than rank 0, whose values each checkpoint holds "
+                                    "for all ranks: extra.mine"));
 }
 
 // Where one rank trains on two GPUs and the others on one. Their first save would fail, and every later one.

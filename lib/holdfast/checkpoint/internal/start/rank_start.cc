@@ -5,11 +5,13 @@
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "holdfast/base/log.h"
 #include "holdfast/base/text.h"
+#include "holdfast/checkpoint/internal/start/rank_options.h"
 #include "holdfast/checkpoint/internal/start/rank_peek.h"
 #include "holdfast/format/reader.h"
 #include "holdfast/ranks/ranked_state.h"
@@ -168,7 +170,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     throw IoError("open", (run_.options.directory / start.name).native(), ENOENT,
                   "the checkpoint vanished while it was read; is another program deleting files there?");
   }
-  // The head alone: its index has all that another rank can refuse.
+  // The head alone: its index has all that another rank can refuse. A fresh start has rank 0's options.
   std::vector<std::byte> head;
   if (file) {
     const auto index = read_index(*file);
@@ -178,6 +180,10 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
     }
     head.resize(std::get<CheckpointIndex>(index).user_block);
     file->read_at(head, 0);
+  } else {
+    const std::string options = options_text(run_.source);
+    const auto bytes = std::as_bytes(std::span(options));
+    head.assign(bytes.begin(), bytes.end());
   }
   // From here on the others wait for the verdict, and errors are sent under its name.
   asked_ = true;
@@ -188,7 +194,7 @@ void RankStart::ask_others(CheckpointStore& store, const Selection& selection, c
   }
   group_.tell(in_round(kCandidate).c_str(),
               {{"bytes", file ? file->size() : 0}, {"head", head.size()}, {"image", image}});
-  if (file) group_.channel().broadcast(head);
+  group_.channel().broadcast(head);
   host_names_ = {own_host()};
   hosts_ = {0};
   for (int rank = 1; rank < group_.world_size(); ++rank) {
@@ -252,15 +258,21 @@ Verdict RankStart::verdict() const {
 void RankStart::answer(const json& candidate) {
   throw_if_failed(candidate, 0);
   std::vector<std::byte> head(candidate.value("head", std::size_t{0}));
-  if (!head.empty()) group_.channel().broadcast(head);
+  group_.channel().broadcast(head);
+  const auto bytes = candidate.value("bytes", std::uint64_t{0});
   telling_errors(
       [&] {
         // A required source must see on every rank. A blind rank refuses here, before rank 0 claims.
         engine_.start.wait().await_sight();
-        if (!head.empty()) receiver_.check_head(std::move(head), candidate.value("bytes", std::uint64_t{0}));
+        if (bytes > 0) {
+          receiver_.check_head(std::move(head), bytes);
+        } else {
+          const std::string_view options(reinterpret_cast<const char*>(head.data()), head.size());
+          check_options(run_.source, group_.rank(), options, run_.options.start.overrides);
+        }
         // Whether it can be mapped, before rank 0 counts on it.
         const auto image = candidate.value("image", OfferedImage());
-        const std::string why_not = map_image(image, candidate.value("bytes", std::uint64_t{0})).why_not;
+        const std::string why_not = map_image(image, bytes).why_not;
         group_.tell(in_round(kChecked).c_str(), {{"host", own_host()}, {"why_not", why_not}});
       },
       [&](const Error& error) { group_.tell(in_round(kChecked).c_str(), failure_of(error)); });
