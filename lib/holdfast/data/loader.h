@@ -90,7 +90,8 @@ class HOLDFAST_EXPORT Loader {
   // epoch the cursor still has that epoch's number.
   std::int64_t epoch() const;
   Cursor cursor() const;  // the last applied cursor, which save() writes
-  // What ended with the last applied batch: an epoch, or the last of `epochs`.
+  // What ended with the last applied batch: an epoch, or the last of `epochs`. Right after resume(): the
+  // checkpoint is of that batch, so what the loop does after an epoch (schedule.step()) is still to be done.
   DataEnd data_end() const;
 
   // Goes back to the start of epoch 0, for an evaluation that passes over the data again and again.

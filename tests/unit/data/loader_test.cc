@@ -172,6 +172,8 @@ TEST(Loader, SaysInWhichEpochALoopOverEpochsGoesOn) {
       first.save(state);
       Loader second(Numbers(size), {.batch_size = 4, .seed = 9});
       second.load(state);
+      EXPECT_EQ(second.data_end() == holdfast::DataEnd::epoch, stop % 3 == 0)
+          << "the epoch's own work is due";
       for (const std::string& batch : train(second, 1000)) got.push_back(batch);
       EXPECT_EQ(got, expected) << size << " samples, stopped after " << stop;
     }

@@ -215,7 +215,7 @@ PreparedStart MirrorRun::prepare(StartTries tries) {
   hold_starts();
   const Preparing preparing(preparing_);
   return begin(prepare_start_or_go_alone(FileSystem::real(), verifier_, request_.directory, *home_, pace_,
-                                         home_wait_));
+                                         home_wait_, {}, std::move(tries)));
 }
 
 PreparedStart MirrorRun::go_alone(StartTries tries) {
