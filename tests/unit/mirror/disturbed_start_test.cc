@@ -71,20 +71,8 @@ TEST(DiskOfAStandby, ForFiveCheckpointsIsEnoughToTakeOver) {
 // HOME answers and has a newer checkpoint, but the disk here is full: no reason to go back behind it.
 TEST(StartOnAFullDisk, GoesNotBehindWhatHomeHasShown) {
   MemoryFileSystem quick, other, safe;
-  {
-    Machine first(quick, safe);
-    first.prepare();
-    first.start_trainer();
-    first.save(10);
-    first.bring_home();
-  }
-  {
-    Machine second(other, safe);
-    second.prepare();
-    second.start_trainer();
-    second.save(1000);
-    second.bring_home();
-  }
+  live(quick, safe, {10});
+  live(other, safe, {1000});
   const auto bytes = quick.get(dir_file(1, 10)).size();
   quick.set_capacity(bytes + bytes / 2 + 4096);
   Machine machine(quick, safe);
@@ -98,15 +86,7 @@ TEST(NamesInHome, NeverGoAway) {
   for (const bool killed : {true, false}) {
     MemoryFileSystem quick, safe;
     FaultFileSystem weather(safe);
-    {
-      Machine first(quick, weather);
-      first.prepare();
-      first.start_trainer();
-      for (const std::int64_t step : {10, 20}) {
-        first.save(step);
-        first.bring_home();
-      }
-    }
+    live(quick, weather, {10, 20});
     ASSERT_TRUE(safe.crash().exists(home_file(1, 20)));
     // The mirror is started again, and HOME fails for a moment.
     Machine again(quick, weather);
@@ -138,13 +118,7 @@ TEST(NamesInHome, NeverGoAway) {
 TEST(HangingHome, TheClaimOfAMirrorThatWasKilledIsOwn) {
   MemoryFileSystem quick, safe;
   FaultFileSystem weather(safe);
-  {
-    Machine first(quick, weather);
-    first.prepare();
-    first.start_trainer();
-    first.save(10);
-    first.bring_home();
-  }
+  live(quick, weather, {10});
   StartTries tries;
   const auto hang_at = [&](auto&& here) {
     Machine hangs(quick, weather);
@@ -170,20 +144,8 @@ TEST(HangingHome, TheClaimOfAMirrorThatWasKilledIsOwn) {
 TEST(HangingHome, InTheFetchOfANewerCheckpointIsWaitedFor) {
   MemoryFileSystem quick, other, safe;
   FaultFileSystem weather(safe);
-  {
-    Machine first(quick, weather);
-    first.prepare();
-    first.start_trainer();
-    first.save(10);
-    first.bring_home();
-  }
-  {
-    Machine second(other, safe);
-    second.prepare();
-    second.start_trainer();
-    second.save(20);
-    second.bring_home();
-  }
+  live(quick, weather, {10});
+  live(other, safe, {20});
   StartTries tries;
   Machine hangs(quick, weather);
   weather.set_hook([](const Operation& op) {

@@ -118,6 +118,17 @@ class Machine : public History {
   std::optional<CheckpointStore> trainer;
 };
 
+// A machine that trained these steps, brought each home, and vanished.
+inline void live(FileSystem& quick, FileSystem& safe, std::initializer_list<std::int64_t> steps) {
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.start_trainer();
+  for (const std::int64_t step : steps) {
+    machine.save(step);
+    machine.bring_home();
+  }
+}
+
 inline std::string home_file(AttemptNumber attempt, std::int64_t step) {
   return kHome + "/" + checkpoint_name({.attempt = attempt, .step = step});
 }

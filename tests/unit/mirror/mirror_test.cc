@@ -387,11 +387,7 @@ TEST_F(Mirrors, AClaimThatSeemedToFailIsStillOwn) {
 
 TEST_F(Mirrors, ADirectoryThatIsBehindHomeIsRefused) {
   MemoryFileSystem other;
-  Machine first(other, safe);
-  first.prepare();
-  first.start_trainer();
-  first.save(10);
-  first.bring_home();
+  live(other, safe, {10});
   Machine stranger(quick, safe);
   stranger.start_trainer();
   stranger.save(5);

@@ -19,13 +19,7 @@ class Starts : public testing::Test {
   // A machine trained to that step, and vanished.
   void past(std::initializer_list<std::int64_t> steps) {
     MemoryFileSystem gone;
-    Machine machine(gone, safe);
-    machine.prepare();
-    machine.start_trainer();
-    for (const std::int64_t step : steps) {
-      machine.save(step);
-      machine.bring_home();
-    }
+    live(gone, safe, steps);
   }
   MemoryFileSystem quick;
   MemoryFileSystem safe;
@@ -255,23 +249,10 @@ TEST_F(StartsAlone, AStartThatFailsBehindItsClaimContestsNothing) {
   EXPECT_GT(fired, 3);
 }
 
-// All tries claimed, and none could fetch: what goes on alone is not contested by their claims.
+// No try can fetch it.
 TEST_F(StartsAlone, NotWhereHomeHasNewerWork) {
-  {
-    Machine first(quick, weather);
-    prepare(first);
-    first.start_trainer();
-    first.save(10);
-    first.bring_home();
-  }
-  {
-    MemoryFileSystem other;
-    Machine second(other, safe);
-    second.prepare();
-    second.start_trainer();
-    second.save(20);
-    second.bring_home();
-  }
+  live(quick, weather, {10});
+  past({20});
   Machine machine(quick, weather);
   weather.fail(Op::read, 1, EIO, {.for_ever = true});
   EXPECT_THROW(prepare(machine), IoError) << "step 20 is there";
