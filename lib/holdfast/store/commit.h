@@ -10,8 +10,8 @@
 //     never over another → fsync the directory → look again → acknowledge. Only then may retention run. A
 //     step that this attempt acknowledged is not written again. After a failed fsync of the directory this
 //     process acknowledges nothing more. A mirror opens HOME anew instead, and acknowledges what it renames
-//     after that: the kernel may have dropped a name that an fsync could not write. [Rule2Commit.*,
-//     Crashes.*; in tests/unit/mirror Home.*]
+//     after that: the kernel may have dropped a name that an fsync could not write. Such a copy is made once
+//     more, and replaces itself. [Rule2Commit.*, Crashes.*; in tests/unit/mirror Home.*, NamesInHome.*]
 //  3. After a failed write, fsync or close the store abandons the file. It never retries an fsync.
 //     [Rule3Commit.*]
 //  4. Retention orders files as recovery does. It deletes only in its own lineage, and only files older than

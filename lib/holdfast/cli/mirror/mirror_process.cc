@@ -9,15 +9,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/process/process_threads.h"
 #include "holdfast/base/text.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -48,10 +47,8 @@ void send_text(int socket, const std::string& text) {
 // How often each of its threads has run; empty if it has ended.
 std::string activity_of(pid_t process) {
   std::string all;
-  std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/" + std::to_string(process) + "/task", error), end;
-  for (; !error && thread != end; thread.increment(error)) {
-    std::ifstream status(thread->path() / "status");
+  for (const pid_t thread : thread_ids(process)) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/status");
     for (std::string line; std::getline(status, line);) {
       if (line.find("ctxt_switches") != std::string::npos) all += line + "\n";
     }

@@ -223,7 +223,7 @@ PreparedStart MirrorRun::go_alone(StartTries tries) {
   const Preparing preparing(preparing_);
   PreparedStart start =
       go_alone_without(FileSystem::real(), verifier_, request_.directory, *home_, pace_, std::move(tries));
-  for (const AttemptNumber claim : std::exchange(start.claims, {})) mirror_.add_earlier_claim(claim);
+  start.claims.clear();  // of earlier processes: add_earlier_claim() has told them
   return begin(std::move(start));
 }
 
