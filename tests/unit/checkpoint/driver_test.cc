@@ -28,10 +28,13 @@ TEST_F(Noticed, OnSaveMayAskForASaveWhileANoticeCommits) {
   start_measured();
   step();
   asks = true;
-  const Checkpointer::EvaluationScope scope(run->checkpointer);
-  announcer.deadline(now() + 120s);
-  EXPECT_TRUE(soon([&] { return durable() == 11; }));
-  EXPECT_TRUE(soon([&] { return asked > 0; }));
+  {
+    const Checkpointer::EvaluationScope scope(run->checkpointer);
+    announcer.deadline(now() + 120s);
+    EXPECT_TRUE(soon([&] { return durable() == 11; }));
+    EXPECT_TRUE(soon([&] { return asked > 0; }));
+  }
+  end_with_all_threads();  // on_save counts in this function's memory
 }
 
 TEST_F(Noticed, AnAnswerThatComesLateBringsNoWithdrawnEndBack) {

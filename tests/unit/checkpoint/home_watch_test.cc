@@ -64,9 +64,8 @@ TEST_F(HomeWatchTest, TellsWhatStandsThereAtOnceAndThenOnlyWhatChanges) {
 TEST_F(HomeWatchTest, LooksSeldomWithoutAMirror) {
   start(1ms, 1h);
   ASSERT_TRUE(soon([&] { return looks() >= 2; }));
-  say(1);
   std::this_thread::sleep_for(20ms);
-  EXPECT_THAT(told(), ElementsAre());
+  EXPECT_EQ(looks(), 2);
 }
 
 TEST_F(HomeWatchTest, LooksOftenFromTheFirstRecordOnAlsoWhileItIsTorn) {
