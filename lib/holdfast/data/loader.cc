@@ -55,11 +55,14 @@ class Loader::Impl {
   std::optional<Batch> next() {
     // After a failure no batch is delivered, because the order would have a hole.
     if (failure_) std::rethrow_exception(failure_);
+    if (round_ && round_over_) return std::nullopt;
     if (!pipeline_) start();
-    auto made = pipeline_->next();
-    if (!made) return std::nullopt;
-    const Slice& slice = made->first;
-    std::vector<at::Tensor> fields = finish(slice, std::move(made->second));
+    if (!waiting_) waiting_ = pipeline_->next();
+    // A rank without samples in a short last batch learns of the end from the next epoch's first.
+    round_over_ = !waiting_ || (round_ && waiting_->first.epoch != *round_);
+    if (round_over_) return std::nullopt;
+    const Slice slice = waiting_->first;
+    std::vector<at::Tensor> fields = finish(slice, std::move(std::exchange(waiting_, std::nullopt)->second));
     // Delivered is not applied: a batch may wait for its update when a save comes.
     delivered_ = slice.after;
     ++pending_batches_;
@@ -74,6 +77,7 @@ class Loader::Impl {
     batch.last_in_epoch = slice.last_in_epoch;
     batch.completes_update = slice.completes_update;
     completes_update_ = slice.completes_update;
+    round_over_ = slice.last_in_epoch;
     return batch;
   }
 
@@ -106,6 +110,9 @@ class Loader::Impl {
   void go_to(Cursor cursor) {
     plan_ = BatchPlan(plan_options(options_, size_), cursor);  // throws before anything changes
     pipeline_.reset();
+    waiting_.reset();
+    round_.reset();
+    round_over_ = false;
     order_.reset();  // no worker uses it any more
     failure_ = nullptr;
     applied_ = delivered_ = cursor;
@@ -129,13 +136,23 @@ class Loader::Impl {
     out.put("samples", applied_.samples);
   }
 
-  std::int64_t next_epoch() const {
-    // The rest of an update is never of another epoch.
-    if (pending_batches_ > 0 && !completes_update_) return delivered_.epoch;
-    // Asked of a new plan, because the pipeline's plan is ahead by the prefetched batches.
-    const std::optional<Slice> slice = BatchPlan(plan_options(options_, size_), delivered_).next();
-    return slice ? slice->epoch : options_.epochs;
+  // At the end of an epoch the cursor still has that epoch's number: its round has no batch left.
+  std::int64_t first_round() {
+    if (!round_) round_ = applied_.epoch;
+    return *round_;
   }
+  std::int64_t next_round(std::int64_t round) {
+    if (stopped_) return EpochRange<Loader>::kOver;
+    if (!round_over_) {
+      throw UsageError("epoch " + std::to_string(round) +
+                       " was left before its last batch: a loop over loader.epochs() takes batches until "
+                       "loader.next() has none, or after_step() says stop");
+    }
+    round_over_ = false;
+    round_ = round + 1;
+    return *round_;
+  }
+  void told_to_stop() { stopped_ = true; }
 
   const LoaderOptions& options() const { return options_; }
   const std::string& fingerprint() const { return fingerprint_; }
@@ -220,6 +237,11 @@ class Loader::Impl {
   std::int64_t pending_updates_ = 0;
   bool completes_update_ = false;
   std::exception_ptr failure_;  // of the last finish()
+  // Made, and of the next round.
+  std::optional<std::pair<Slice, std::vector<at::Tensor>>> waiting_;
+  std::optional<std::int64_t> round_;  // of the loop over epochs()
+  bool round_over_ = false;            // it has no batch left
+  bool stopped_ = false;
   std::mutex order_mutex_;
   std::shared_ptr<const Permutation> order_;
   // Declared last, so destroyed first: its threads use everything above.
@@ -235,7 +257,9 @@ Loader::~Loader() = default;
 std::optional<Batch> Loader::next() { return impl_->next(); }
 void Loader::applied(Cursor cursor) { impl_->applied(cursor); }
 void Loader::applied_all_delivered() { impl_->applied_all_delivered(); }
-std::int64_t Loader::epoch() const { return impl_->next_epoch(); }
+std::int64_t Loader::first_round() { return impl_->first_round(); }
+std::int64_t Loader::next_round(std::int64_t round) { return impl_->next_round(round); }
+void Loader::told_to_stop() { impl_->told_to_stop(); }
 Cursor Loader::cursor() const { return impl_->applied_cursor(); }
 DataEnd Loader::data_end() const { return impl_->data_end(); }
 void Loader::restart() { impl_->go_to({}); }

@@ -3,7 +3,8 @@
 //
 //   holdfast::Loader loader(data, {.batch_size = 128, .epochs = 30, .seed = 1, .workers = 2});
 //   state.add("data", loader);
-//   while (auto batch = loader.next()) { ... }
+//   while (auto batch = loader.next()) { ... }    // or, with work after each epoch:
+//   for (std::int64_t epoch : loader.epochs()) {  while (auto batch = loader.next()) { ... }  evaluate();  }
 //
 // The sequence depends only on the data set, the seed, the global batch size, `shuffle`, `drop_last` and
 // `accumulation`. Errors: next() throws what the data set threw (an Error unchanged, others as Error with
@@ -77,8 +78,16 @@ class HOLDFAST_EXPORT Loader {
   Loader& operator=(Loader&&) noexcept;
   ~Loader();
 
-  // The next batch, across epochs. nullopt after `epochs` epochs.
+  // The next batch, across epochs. nullopt after `epochs` epochs, and in a loop over epochs() at the end of
+  // each.
   std::optional<Batch> next();
+  // For a range-for: the epochs from where the run continues. Call it after resume(). A run that resumes from
+  // an epoch's last batch gets that epoch with no batch, because what the loop does after an epoch is not in
+  // that checkpoint. after_step()'s stop ends the loop too. UsageError where a round was left before its last
+  // batch.
+  EpochRange<Loader> epochs() {
+    return {*this, options().epochs > 0 ? options().epochs : EpochRange<Loader>::kOver};
+  }
 
   // An update has applied everything up to `cursor`. UsageError if that was never delivered.
   void applied(Cursor cursor);
@@ -86,13 +95,10 @@ class HOLDFAST_EXPORT Loader {
   // update, or none: two calls of next() between updates need `accumulation` or .applied.
   void applied_all_delivered();
 
-  // The epoch of the next batch, asked between updates: where a loop over epochs continues. At the end of an
-  // epoch the cursor still has that epoch's number.
-  std::int64_t epoch() const;
   Cursor cursor() const;  // the last applied cursor, which save() writes
-  // What ended with the last applied batch: an epoch, or the last of `epochs`. Right after resume(): the
-  // checkpoint is of that batch, so what the loop does after an epoch (schedule.step()) is still to be done.
+  // What ended with the last applied batch: an epoch, or the last of `epochs`.
   DataEnd data_end() const;
+  void told_to_stop();  // after_step() said stop: epochs() ends with this round
 
   // Goes back to the start of epoch 0, for an evaluation that passes over the data again and again.
   void restart();
@@ -108,6 +114,9 @@ class HOLDFAST_EXPORT Loader {
 
  private:
   Loader(std::unique_ptr<internal::BatchMaker> maker, const LoaderOptions& options);
+  friend class EpochRange<Loader>;
+  std::int64_t first_round();
+  std::int64_t next_round(std::int64_t round);
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -87,6 +88,37 @@ class HOLDFAST_EXPORT BatchPlan {
   PlanOptions options_;
   Cursor at_;
   std::int64_t micro_ = 0;  // batches of the current update that were handed out
+};
+
+// The epochs of a run for a range-for: `for (std::int64_t epoch : loader.epochs())`. Asks `Source` where the
+// run continues when the loop begins, and for the next epoch when a round ends.
+template <class Source>
+class EpochRange {
+ public:
+  static constexpr std::int64_t kOver = std::numeric_limits<std::int64_t>::max();
+
+  class Iterator {
+   public:
+    Iterator(Source& source, std::int64_t epoch) : source_(&source), epoch_(epoch) {}
+    std::int64_t operator*() const { return epoch_; }
+    Iterator& operator++() {
+      epoch_ = source_->next_round(epoch_);
+      return *this;
+    }
+    bool operator!=(const Iterator& end) const { return epoch_ < end.epoch_; }
+
+   private:
+    Source* source_;
+    std::int64_t epoch_;
+  };
+
+  EpochRange(Source& source, std::int64_t end) : source_(&source), end_(end) {}
+  Iterator begin() const { return {*source_, source_->first_round()}; }
+  Iterator end() const { return {*source_, end_}; }
+
+ private:
+  Source* source_;
+  std::int64_t end_;
 };
 
 }}  // namespace holdfast::v0_2

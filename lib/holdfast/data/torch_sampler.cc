@@ -31,7 +31,7 @@ EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOpt
 // An epoch that has been drawn from counts as begun.
 std::int64_t EpochOrder::epoch() const { return drawn_.epoch + (open_ ? 1 : 0); }
 
-EpochOrder::Epochs EpochOrder::epochs(std::int64_t end) {
+EpochRange<EpochOrder> EpochOrder::epochs(std::int64_t end) {
   end_ = end;
   return {*this, end};
 }
@@ -46,19 +46,18 @@ DataEnd EpochOrder::data_end() const {
   return is_last ? DataEnd::run : DataEnd::epoch;
 }
 
-EpochOrder::Epochs::Iterator& EpochOrder::Epochs::Iterator::operator++() {
-  // A stop ends the loop over epochs as well.
-  over_ = order_->stopped_;
-  if (over_) return *this;
-  order_->check_pass();
-  const std::int64_t next = order_->epoch();
-  if (next == epoch_) {
-    throw UsageError("epoch " + std::to_string(epoch_) +
+// A round is over. A stop ends the loop over epochs as well.
+std::int64_t EpochOrder::next_round(std::int64_t round) {
+  if (stopped_) return EpochRange<EpochOrder>::kOver;
+  if (skips_) skip_now();
+  check_pass();
+  const std::int64_t next = epoch();
+  if (next == round) {
+    throw UsageError("epoch " + std::to_string(round) +
                      " had no pass over the DataLoader: the loop over order.epochs() needs one each round");
   }
-  epoch_ = next;
-  order_->end_round();
-  return *this;
+  end_round();
+  return next;
 }
 
 std::int64_t EpochOrder::applied_in_epoch() const {
@@ -104,6 +103,7 @@ void EpochOrder::applied(Cursor cursor) {
     waiting_.pop_front();
     ++taken_;
   }
+  if (skips_) skip_now();
 }
 
 void EpochOrder::applied_all_delivered() {
@@ -122,11 +122,17 @@ void EpochOrder::applied_all_delivered() {
   waiting_.pop_front();
   ++taken_;
   if (taken_ == 1 || !loader_) ahead_ = asked_ - taken_;
+  if (skips_) skip_now();
 }
 
 void EpochOrder::skip_rest() {
   if (!open_) return;
-  // As if everything were applied: the next pass belongs to the next epoch.
+  skips_ = true;
+  if (delivered() == 0) skip_now();  // no batch waits for its update
+}
+
+// As if everything were applied: the next pass belongs to the next epoch.
+void EpochOrder::skip_now() {
   applied_ = drawn_ = {drawn_.epoch, size_};
   forget_batches();
 }
@@ -143,6 +149,7 @@ void EpochOrder::check_pass() const {
 }
 
 void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader) {
+  if (skips_) skip_now();
   check_pass();
   forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
@@ -168,6 +175,7 @@ void EpochOrder::end_round() {
 
 void EpochOrder::forget_batches() {
   if (open_) drops_rest_ = applied_in_epoch() < size_;
+  skips_ = false;
   waiting_.clear();
   asked_ = taken_ = 0;
   ahead_.reset();

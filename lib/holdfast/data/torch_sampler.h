@@ -49,20 +49,18 @@ struct EpochOrderOptions {
 // - Several batches an update, n = 1 if the loop takes the next one ahead: after_step({.applied =
 //   order.after_batches(n)}).
 // - A batch without an update (`continue`): call after_step() for it too, or count it in after_batches().
-// - Leaving an epoch early on purpose: skip_rest() after the loop over the loader.
+// - Leaving an epoch early on purpose: skip_rest() before the after_step() of the last batch that is wanted.
 // A count that does not fit is a UsageError: from after_batches() for more batches than were delivered, from
 // after_step() if another number than one was delivered since the last update, and at the end of a pass if
 // batches of it were not applied.
 class HOLDFAST_EXPORT EpochOrder {
  public:
-  class Epochs;
-
   EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOptions& options = {});
 
   std::size_t size() const { return static_cast<std::size_t>(size_); }
   // For a range-for: the epochs from epoch() to `end` - 1. Each round needs one pass over the loader. Call it
   // after resume(). UsageError from the step to the next epoch, see above.
-  Epochs epochs(std::int64_t end);
+  EpochRange<EpochOrder> epochs(std::int64_t end);
   // The epoch of the loader's next pass, where a loop over epochs continues. Ask between passes: during a
   // pass it returns the epoch after it.
   std::int64_t epoch() const;
@@ -85,8 +83,10 @@ class HOLDFAST_EXPORT EpochOrder {
   // after_step() said stop: epochs() ends with this round, and further passes deliver nothing. So a loop that
   // leaves only the pass (`break`) comes to its end.
   void told_to_stop() { stopped_ = true; }
-  // The rest of this epoch is not wanted: the next pass is the next epoch. For loaders without workers: with
-  // workers, torch::data itself refuses a new pass while batches of the last one wait.
+  // The rest of this epoch is not wanted: after the batch in hand the pass is over. Call it before that
+  // batch's after_step(), so that its checkpoint says so; behind it, a run that resumes there trains the next
+  // batch. For loaders without workers: with workers, torch::data itself refuses a new pass while batches of
+  // the last one wait.
   void skip_rest();
 
   void save(StateWriter& out) const;
@@ -94,10 +94,14 @@ class HOLDFAST_EXPORT EpochOrder {
 
  private:
   friend class TorchSampler;
+  friend class EpochRange<EpochOrder>;
+  std::int64_t first_round() const { return epoch(); }
+  std::int64_t next_round(std::int64_t round);
   void go_to(Cursor cursor);
   void begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader);
   void end_round();
   void forget_batches();
+  void skip_now();
   std::optional<std::int64_t> delivered() const;
   std::int64_t applied_in_epoch() const;
   void check_batch_size(std::int64_t asked);
@@ -114,6 +118,7 @@ class HOLDFAST_EXPORT EpochOrder {
   bool stopped_ = false;              // told_to_stop()
   bool over_ = false;                 // a pass began after that
   std::int64_t end_ = 0;              // of epochs(); 0: not asked
+  bool skips_ = false;                // skip_rest(), with the next update
   bool drops_rest_ = false;           // a pass has ended before its last, smaller batch
   bool open_ = false;                 // the current pass has delivered: the next reset() opens a new epoch
   std::deque<std::int64_t> waiting_;  // where each drawn batch ends that was not applied
@@ -124,31 +129,6 @@ class HOLDFAST_EXPORT EpochOrder {
   std::int64_t asked_ = 0;
   std::int64_t taken_ = 0;  // batches of this pass that were applied
   std::optional<std::int64_t> ahead_;
-};
-
-// What epochs() returns. Evaluated lazily: the next epoch is asked of the order.
-class HOLDFAST_EXPORT EpochOrder::Epochs {
- public:
-  class Iterator {
-   public:
-    Iterator(EpochOrder& order, std::int64_t epoch) : order_(&order), epoch_(epoch) {}
-    std::int64_t operator*() const { return epoch_; }
-    Iterator& operator++();
-    bool operator!=(const Iterator& end) const { return epoch_ < end.epoch_ && !over_; }
-
-   private:
-    EpochOrder* order_;
-    std::int64_t epoch_;
-    bool over_ = false;
-  };
-
-  Epochs(EpochOrder& order, std::int64_t end) : order_(&order), end_(end) {}
-  Iterator begin() const { return {*order_, order_->epoch()}; }
-  Iterator end() const { return {*order_, end_}; }
-
- private:
-  EpochOrder* order_;
-  std::int64_t end_;
 };
 
 class HOLDFAST_EXPORT TorchSampler : public torch::data::samplers::Sampler<> {

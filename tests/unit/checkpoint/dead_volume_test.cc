@@ -1,4 +1,5 @@
 // The server of the volume goes away: no end of a run waits for a disk that hangs, past the announced end.
+#include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
@@ -50,9 +51,14 @@ class DeadVolume : public Noticed {
   }
   // A minute passes while `work` waits for the disk: twice the time to the end. False: it hangs.
   bool ends_by_itself(const std::function<void()>& work) {
-    auto ended = std::async(std::launch::async, work);
+    std::atomic<bool> began{false};
+    auto ended = std::async(std::launch::async, [&] {
+      began = true;
+      work();
+    });
     const auto within = [&](auto time) { return ended.wait_for(time) == std::future_status::ready; };
-    bool by_itself = false;
+    EXPECT_TRUE(soon([&] { return began.load(); }));
+    bool by_itself = within(100ms);  // it decides before the end has passed
     for (int i = 0; i < 60 && !by_itself; ++i) {
       volume.clock.advance(1s);
       by_itself = within(10ms);

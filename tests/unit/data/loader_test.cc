@@ -144,43 +144,83 @@ TEST(Loader, ResumesExactlyForAnyWorkersAndPrefetch) {
   }
 }
 
-// A program that counts epochs itself, stopped after every batch, with and without a rest.
-TEST(Loader, SaysInWhichEpochALoopOverEpochsGoesOn) {
+// What a loop over epochs does, work after each epoch included. Stopped after so many batches.
+std::vector<std::string> epochs_of(Loader& loader, std::size_t stop = 1000) {
+  std::vector<std::string> all;
+  std::size_t batches = 0;
+  for (const std::int64_t epoch : loader.epochs()) {
+    while (const auto batch = loader.next()) {
+      EXPECT_EQ(batch->epoch, epoch);
+      all.push_back(text_of(*batch));
+      loader.applied(batch->cursor);
+      if (++batches == stop) return all;
+    }
+    all.push_back("work after epoch " + std::to_string(epoch));
+  }
+  return all;
+}
+
+// The checkpoint of an epoch's last batch has none of the work after it.
+TEST(Loader, ALoopOverEpochsDoesTheWorkAfterEachEpochOnceWhereverItResumes) {
   for (const std::int64_t size : {12, 14}) {
-    const auto train = [&](Loader& loader, std::size_t stop) {
-      std::vector<std::string> all;
-      for (std::int64_t epoch = loader.epoch(); epoch < 3; ++epoch) {
-        while (true) {
-          const auto batch = loader.next();
-          EXPECT_EQ(batch->epoch, epoch);
-          all.push_back(text_of(*batch));
-          loader.applied(batch->cursor);
-          if (all.size() == stop) return all;
-          if (batch->last_in_epoch) break;
+    for (const bool drop_last : {true, false}) {
+      for (const std::int64_t rank : {0, 1}) {
+        for (const int workers : {0, 2}) {
+          const holdfast::LoaderOptions options{.batch_size = 2,
+                                                .epochs = 3,
+                                                .seed = 9,
+                                                .drop_last = drop_last,
+                                                .workers = workers,
+                                                .shard = {.rank = rank, .world = 2}};
+          Loader straight(Numbers(size), options);
+          const auto expected = epochs_of(straight);
+          const auto batches = static_cast<std::size_t>(straight.batches_per_epoch()) * 3;
+          ASSERT_EQ(expected.size(), batches + 3);
+          for (std::size_t stop = 1; stop <= batches; ++stop) {
+            Loader first(Numbers(size), options);
+            auto got = epochs_of(first, stop);
+            MemoryState state;
+            first.save(state);
+            Loader second(Numbers(size), options);
+            second.load(state);
+            for (const std::string& row : epochs_of(second)) got.push_back(row);
+            EXPECT_EQ(got, expected) << size << " samples, stopped after " << stop << ", rank " << rank;
+          }
         }
-        EXPECT_EQ(loader.epoch(), epoch + 1);
       }
-      return all;
-    };
-    Loader straight(Numbers(size), {.batch_size = 4, .seed = 9});
-    const auto expected = train(straight, 1000);
-    ASSERT_EQ(expected.size(), 9u);
-    for (std::size_t stop = 1; stop <= expected.size(); ++stop) {
-      Loader first(Numbers(size), {.batch_size = 4, .seed = 9});
-      auto got = train(first, stop);
-      MemoryState state;
-      first.save(state);
-      Loader second(Numbers(size), {.batch_size = 4, .seed = 9});
-      second.load(state);
-      EXPECT_EQ(second.data_end() == holdfast::DataEnd::epoch, stop % 3 == 0)
-          << "the epoch's own work is due";
-      for (const std::string& batch : train(second, 1000)) got.push_back(batch);
-      EXPECT_EQ(got, expected) << size << " samples, stopped after " << stop;
     }
   }
-  Loader ending(Numbers(12), {.batch_size = 4, .epochs = 1});
-  rest_of(ending);
-  EXPECT_EQ(ending.epoch(), 1);
+}
+
+TEST(Loader, ALoopOverEpochsEndsByAStopAndIsNotLeftEarly) {
+  Loader loader(Numbers(12), {.batch_size = 4, .seed = 9});  // endless
+  std::int64_t rounds = 0;
+  for ([[maybe_unused]] const std::int64_t epoch : loader.epochs()) {
+    ++rounds;
+    while (loader.next()) {
+      if (rounds < 3) continue;
+      loader.told_to_stop();
+      break;
+    }
+  }
+  EXPECT_EQ(rounds, 3);
+  Loader left(Numbers(12), {.batch_size = 4, .seed = 9});
+  const auto leave = [&] {
+    for ([[maybe_unused]] const std::int64_t epoch : left.epochs()) left.next();
+  };
+  EXPECT_THROW(leave(), holdfast::UsageError);
+  // The habit of loops that count batches themselves.
+  Loader broken(Numbers(12), {.batch_size = 4, .epochs = 2});
+  std::string order;
+  for (const std::int64_t epoch : broken.epochs()) {
+    order += "epoch " + std::to_string(epoch) + ":";
+    for (auto batch = broken.next(); batch; batch = broken.next()) {
+      order += " " + std::to_string(batch->epoch);
+      if (batch->last_in_epoch) break;
+    }
+    order += "; ";
+  }
+  EXPECT_EQ(order, "epoch 0: 0 0 0; epoch 1: 1 1 1; ");
 }
 
 TEST(Loader, LoadsInTheMiddleOfItsOwnWork) {

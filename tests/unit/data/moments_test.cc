@@ -209,11 +209,11 @@ struct TenNumbers {
   Sample get(std::int64_t index) const { return {at::full({}, static_cast<double>(index))}; }
 };
 
-// moment: epoch() cursor()
+// moment: cursor()
 Rows rows_of(Loader& loader) {
   Rows rows;
   const auto note = [&](const std::string& moment) {
-    rows.push_back(moment + ": " + std::to_string(loader.epoch()) + " " + text_of(loader.cursor()));
+    rows.push_back(moment + ": " + text_of(loader.cursor()));
   };
   note("made");
   while (const auto batch = loader.next()) {
@@ -229,19 +229,19 @@ TEST(Moments, OfALoaderBatchByBatch) {
   for (const int workers : {0, 2}) {
     Loader loader(TenNumbers(), {.batch_size = 4, .epochs = 2, .drop_last = false, .workers = workers});
     EXPECT_THAT(rows_of(loader), ElementsAreArray(Rows{
-                                     "made: 0 0/0",
-                                     "in hand of 0: 0 0/0",
-                                     "applied: 0 0/4",
-                                     "in hand of 0: 0 0/4",
-                                     "applied: 0 0/8",
-                                     "in hand of 0: 1 0/8",
-                                     "applied: 1 0/10",
-                                     "in hand of 1: 1 0/10",
-                                     "applied: 1 1/4",
-                                     "in hand of 1: 1 1/4",
-                                     "applied: 1 1/8",
-                                     "in hand of 1: 2 1/8",
-                                     "applied: 2 1/10",
+                                     "made: 0/0",
+                                     "in hand of 0: 0/0",
+                                     "applied: 0/4",
+                                     "in hand of 0: 0/4",
+                                     "applied: 0/8",
+                                     "in hand of 0: 0/8",
+                                     "applied: 0/10",
+                                     "in hand of 1: 0/10",
+                                     "applied: 1/4",
+                                     "in hand of 1: 1/4",
+                                     "applied: 1/8",
+                                     "in hand of 1: 1/8",
+                                     "applied: 1/10",
                                  }));
   }
 }
@@ -250,13 +250,13 @@ TEST(Moments, OfALoaderWithGroupsOfBatches) {
   for (const int workers : {0, 2}) {
     Loader loader(TenNumbers(), {.batch_size = 2, .epochs = 1, .accumulation = 2, .workers = workers});
     EXPECT_THAT(rows_of(loader), ElementsAreArray(Rows{
-                                     "made: 0 0/0",
-                                     "in hand of 0: 0 0/0",
-                                     "in hand of 0: 0 0/0",
-                                     "applied: 0 0/4",
-                                     "in hand of 0: 0 0/4",
-                                     "in hand of 0: 1 0/4",
-                                     "applied: 1 0/10",
+                                     "made: 0/0",
+                                     "in hand of 0: 0/0",
+                                     "in hand of 0: 0/0",
+                                     "applied: 0/4",
+                                     "in hand of 0: 0/4",
+                                     "in hand of 0: 0/4",
+                                     "applied: 0/10",
                                  }));
   }
 }

@@ -141,6 +141,34 @@ TEST(TorchSampler, AnEpochIsLeftEarlyOnlyOnPurpose) {
   sampler.reset();  // the smaller batch may have been dropped
 }
 
+// The last wanted batch says so before its update, so that a run that resumes there trains no other.
+TEST(TorchSampler, TheRestIsLeftOutWithTheUpdateOfTheLastWantedBatch) {
+  const auto train = [](EpochOrder& order, int stop) {
+    TorchSampler sampler(order);
+    std::vector<std::int64_t> batches;
+    for (const std::int64_t epoch : order.epochs(3)) {
+      sampler.reset();
+      while (sampler.next(4)) {
+        if (order.batch() == 1) order.skip_rest();
+        batches.push_back(10 * epoch + order.batch());
+        order.applied_all_delivered();
+        if (--stop == 0) return batches;
+      }
+    }
+    return batches;
+  };
+  for (const int stop : {1, 2, 3, 4, 5, 6}) {
+    EpochOrder order(22, 8, {.batch_size = 4});
+    auto batches = train(order, stop);
+    MemoryState state;
+    order.save(state);
+    EpochOrder resumed(22, 8, {.batch_size = 4});
+    resumed.load(state);
+    for (const std::int64_t batch : train(resumed, 1000)) batches.push_back(batch);
+    EXPECT_EQ(batches, (std::vector<std::int64_t>{0, 1, 10, 11, 20, 21})) << "stopped after " << stop;
+  }
+}
+
 TEST(TorchSampler, TheLoopOverEpochsBeginsWhereTheRunContinues) {
   EpochOrder order(8, 8);
   MemoryState state;
