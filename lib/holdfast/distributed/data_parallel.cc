@@ -194,7 +194,7 @@ DataParallel::DataParallel(torch::nn::Module& module, ProcessGroup& group, const
   std::vector<at::Tensor> all;
   for (const ModuleTensor& entry : parts->tensors) {
     all.push_back(entry.tensor.detach());
-    if (entry.buffer) parts->buffers.push_back(entry.tensor.detach());
+    if (entry.buffer) parts->buffers.push_back(entry.tensor);  // itself: a load may give it other memory
     parts->trains.push_back(!entry.buffer && entry.tensor.requires_grad());
     if (!parts->trains.back()) continue;
     // Frozen parameters take no gradient, so the Reducer would wait for them for ever.

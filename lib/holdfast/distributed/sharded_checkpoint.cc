@@ -79,7 +79,7 @@ void ShardedOptimizer::save(StateWriter& out) const {
   out.put("type", std::string(parts_->kind.name));
   const auto* const own = dynamic_cast<const OwnOptimizer*>(parts_->optimizer);
   if (own != nullptr && own->maximizes()) out.option("maximize", true);
-  out.note("kernels", std::string(own != nullptr ? "fused" : "torch::optim"));
+  out.environment("kernels", std::string(own != nullptr ? "fused" : "torch::optim"));
   auto& groups = parts_->optimizer->param_groups();
   for (std::size_t g = 0; g < parts_->groups.size(); ++g) {
     const Parts::Group& of = parts_->groups[g];
@@ -191,6 +191,7 @@ void ShardedOptimizer::load(const StateReader& in) {
     });
   }
   // From here on nothing can fail.
+  for (Parts::Group& of : parts.groups) of.lie_now();
   parts.whole = std::move(whole);  // so that a save before the next update needs no other rank
   parts.optimizer->state().clear();
   for (auto& [share, state] : states) parts.optimizer->state()[share] = std::move(state);

@@ -122,6 +122,7 @@ void ShardedOptimizer::reduce() {
   // The gathered slots are of the previous update.
   parts.whole.clear();
   parts.require_gradients();
+  parts.require_layout();
   for (Parts::Group& group : parts.groups) {
     for (Parts::Part& part : group.chunks) {
       // Reads the module's parameters again: the program may have loaded or exchanged them since the last

@@ -182,7 +182,6 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
  private:
   void add_component(const std::string& name, std::unique_ptr<Component> component);
   void add_value(const std::string& name, ValueAccess access);
-  void load_components(const Snapshot& snapshot);
   void load_weights(const Snapshot& snapshot);
 
   struct State;

@@ -1,6 +1,6 @@
 // The order makes load() all or nothing. First everything that can fail without a change: the comparison and
-// all allocations. Then the components' own load(), whose effects can be undone. After that there are only
-// copies.
+// all allocations. Then new memory and the components' own load(), whose effects can be undone. After that
+// there are only copies.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -61,20 +61,81 @@ NewMemory new_memory(const ModuleInventory& inventory, const Snapshot& snapshot,
       if (other != reshaped.end()) memory.emplace_back(item.tensor, at::empty(shape, item.tensor.options()));
     } else if (other != reshaped.end() || item.tensor.strides() != at::IntArrayRef(strides)) {
       memory.emplace_back(item.tensor, at::empty_strided(shape, strides, item.tensor.options()));
-      if (!snapshot.find(item.name)) memory.back().second.copy_(item.tensor);  // recorded by digest alone
+      // Recorded by digest alone, or read by a component that loads.
+      if (other == reshaped.end()) memory.back().second.copy_(item.tensor);
     }
   }
   return memory;
 }
 
-// The tensors stay the same objects, so that modules and optimizers keep them.
-void give_memory(const NewMemory& memory) {
-  for (const auto& [tensor, fresh] : memory) {
-    // A gradient of the old shape would meet the next backward pass.
-    if (tensor.sizes() != fresh.sizes()) tensor.mutable_grad() = at::Tensor();
-    tensor.set_data(fresh);
+// The tensors stay the same objects, so that modules and optimizers keep them. Without keep() they get their
+// own memory back.
+class GivenMemory {
+ public:
+  explicit GivenMemory(const NewMemory& memory) {
+    before_.reserve(memory.size());
+    for (const auto& [tensor, fresh] : memory) {
+      before_.push_back({tensor, tensor.variable_data(), tensor.grad()});
+      // A gradient of the old shape would meet the next backward pass.
+      if (tensor.sizes() != fresh.sizes()) tensor.mutable_grad() = at::Tensor();
+      tensor.set_data(fresh);
+    }
   }
-}
+  ~GivenMemory() {
+    for (const Before& one : before_) {
+      one.tensor.set_data(one.memory);
+      one.tensor.mutable_grad() = one.gradient;
+    }
+  }
+  GivenMemory(const GivenMemory&) = delete;
+  GivenMemory& operator=(const GivenMemory&) = delete;
+  void keep() { before_.clear(); }
+
+ private:
+  struct Before {
+    at::Tensor tensor, memory, gradient;
+  };
+  std::vector<Before> before_;
+};
+
+// Their load() is the program's code and may throw halfway. Without keep() those that loaded, and one that
+// threw, get back what they had.
+template <class Part>
+class LoadedComponents {
+ public:
+  explicit LoadedComponents(const std::vector<Part>& parts) : parts_(parts), backups_(parts.size()) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      internal::BackupWriter writer(parts[i].name, backups_[i]);
+      parts[i].component->save(writer);
+    }
+  }
+  void load(const Snapshot& snapshot) {
+    const auto& recorded = snapshot.attributes.get_strings("state.parts");
+    for (const Part& part : parts_) {
+      ++begun_;
+      // A new component starts fresh.
+      if (std::find(recorded.begin(), recorded.end(), "component " + part.name) == recorded.end()) continue;
+      part.component->load(internal::SnapshotReader(part.name, snapshot));
+    }
+  }
+  void keep() { begun_ = 0; }
+  ~LoadedComponents() {
+    for (std::size_t i = 0; i < begun_; ++i) {
+      try {
+        parts_[i].component->load(internal::BackupReader(parts_[i].name, backups_[i]));
+      } catch (const std::exception& error) {
+        log_error("could not restore the earlier state of '{}': {}", parts_[i].name, error.what());
+      }
+    }
+  }
+  LoadedComponents(const LoadedComponents&) = delete;
+  LoadedComponents& operator=(const LoadedComponents&) = delete;
+
+ private:
+  const std::vector<Part>& parts_;
+  std::vector<internal::ComponentBackup> backups_;
+  std::size_t begun_ = 0;
+};
 
 }  // namespace
 
@@ -112,7 +173,10 @@ void TrainState::load(const Snapshot& snapshot, const LoadOptions& options) {
     check_rng_state(stream, state);
     streams.emplace_back(stream, state);
   }
-  load_components(snapshot);
+  LoadedComponents components(state_->components);
+  // Before they load: they may cut tensors as the parameters lie in memory.
+  GivenMemory given(memory);
+  components.load(snapshot);
   // Behind the components, which may hold gradients of their own.
   const auto gradients = state_->recorded_gradients(*list, snapshot, slots);
 
@@ -124,7 +188,8 @@ void TrainState::load(const Snapshot& snapshot, const LoadOptions& options) {
   }
   // From here on nothing may fail: see the top of this file.
   state_->held.reset();
-  give_memory(memory);
+  given.keep();
+  components.keep();
   copy_module_tensors(inventory, snapshot, state_->frozen);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
   std::vector<std::string> named = now.options;  // plus options that only the recorded run had
@@ -152,37 +217,6 @@ void TrainState::State::derive_own(int rank) {
   }
 }
 
-void TrainState::load_components(const Snapshot& snapshot) {
-  const auto& components = state_->components;
-  std::vector<internal::ComponentBackup> backups(components.size());
-  for (std::size_t i = 0; i < components.size(); ++i) {
-    // A backup of each component, because its load() is the program's code and may throw halfway.
-    internal::BackupWriter writer(components[i].name, backups[i]);
-    components[i].component->save(writer);
-  }
-  const auto& recorded = snapshot.attributes.get_strings("state.parts");
-  std::size_t loading = 0;
-  try {
-    for (; loading < components.size(); ++loading) {
-      const std::string part = "component " + components[loading].name;
-      if (std::find(recorded.begin(), recorded.end(), part) == recorded.end())
-        continue;  // a new component
-                   // starts fresh
-      components[loading].component->load(internal::SnapshotReader(components[loading].name, snapshot));
-    }
-  } catch (...) {
-    // Up to and including the one that threw, which may be half loaded.
-    for (std::size_t i = 0; i <= loading; ++i) {
-      try {
-        components[i].component->load(internal::BackupReader(components[i].name, backups[i]));
-      } catch (const std::exception& error) {
-        log_error("could not restore the earlier state of '{}': {}", components[i].name, error.what());
-      }
-    }
-    throw;
-  }
-}
-
 void TrainState::load_weights(const Snapshot& snapshot) {
   // Without list_tensors(): the optimizers have no part in loading weights.
   ModuleInventory inventory = take_inventory(state_->modules);
@@ -198,7 +232,7 @@ void TrainState::load_weights(const Snapshot& snapshot) {
     throw RefusedError("refused: " + internal::other_weights(other_bytes) + internal::kLoadSameWeights);
   }
   const at::NoGradGuard no_grad;
-  give_memory(new_memory(inventory, snapshot, true));
+  GivenMemory(new_memory(inventory, snapshot, true)).keep();
   copy_module_tensors(inventory, snapshot, state_->frozen);
 }
 

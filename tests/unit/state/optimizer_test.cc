@@ -433,6 +433,54 @@ TEST(OptimizerState, SlotsGetTheirStridesBack) {
   EXPECT_EQ(digest(second), digest(first));
 }
 
+// What a component cuts by the layout of the parameters fits the layout that the checkpoint brings. If a later
+// component throws, the parameters have their own memory, layout and gradients again.
+TEST(TrainState, ComponentsLoadWithTheParametersAsRecorded) {
+  struct Looks {
+    torch::nn::Conv2d* of = nullptr;
+    bool throws = false;
+    std::vector<std::vector<std::int64_t>> seen = {};
+    void save(StateWriter& out) const { out.put("version", std::int64_t{1}); }
+    void load(const StateReader& /*in*/) {
+      seen.push_back((*of)->weight.strides().vec());
+      if (throws && seen.size() == 1) throw Error("not today");
+    }
+  };
+  const auto add = [](TrainState& state, torch::nn::Conv2d& conv, Looks& looks, bool last) {
+    conv = torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 8, 3));
+    if (last) conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    state.add("model", *conv);
+    looks.of = &conv;
+    state.add("looks", looks);
+  };
+  TrainState recorded;
+  torch::nn::Conv2d conv(nullptr);
+  Looks none;
+  add(recorded, conv, none, true);
+  const auto snapshot = stage(recorded);
+  for (const bool throws : {false, true}) {
+    TrainState state;
+    torch::nn::Conv2d other(nullptr);
+    Looks looks{.throws = throws};
+    add(state, other, looks, false);
+    other->weight.square().sum().backward();
+    const at::Tensor weight = other->weight.detach().clone(), gradient = other->weight.grad();
+    const void* const memory = other->weight.const_data_ptr();
+    if (!throws) {
+      state.load(*snapshot, {});
+      EXPECT_TRUE(other->weight.equal(conv->weight));
+      EXPECT_EQ(looks.seen, std::vector({conv->weight.strides().vec()}));
+      continue;
+    }
+    EXPECT_THROW(state.load(*snapshot, {}), Error);
+    EXPECT_EQ(looks.seen, std::vector({conv->weight.strides().vec(), weight.strides().vec()}))
+        << "it gets back what it had, in the layout that it had";
+    EXPECT_EQ(other->weight.const_data_ptr(), memory);
+    EXPECT_TRUE(other->weight.equal(weight));
+    EXPECT_TRUE(other->weight.grad().is_same(gradient));
+  }
+}
+
 // Under an override of the option that chose them, this program's strides stand, the slots' included.
 TEST(OptimizerState, StridesAreTheProgramsOwnUnderAnOverrideOfTheLayout) {
   const auto make = [](TrainState& state, torch::nn::Conv2d& conv, std::unique_ptr<to::SGD>& optimizer,

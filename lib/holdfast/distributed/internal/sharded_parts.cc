@@ -62,6 +62,27 @@ void ShardedOptimizer::Parts::require_gradients() const {
   }
 }
 
+void ShardedOptimizer::Parts::Group::lie_now() {
+  strides.clear();
+  for (const at::Tensor& parameter : parameters) strides.push_back(parameter.strides().vec());
+}
+
+// Slots are cut from memory: in another layout they would belong to other elements.
+void ShardedOptimizer::Parts::require_layout() {
+  for (Group& of : groups) {
+    if (updates(of) < 0) {
+      of.lie_now();
+      continue;
+    }
+    for (std::size_t i = 0; i < of.parameters.size(); ++i) {
+      if (of.parameters[i].strides() == at::IntArrayRef(of.strides[i])) continue;
+      throw UsageError("parameter " + of.names[i] +
+                       " has got another memory layout since the last update (channels_last, for example), "
+                       "and its optimizer slots have not: choose the layout before the first update");
+    }
+  }
+}
+
 // Divides before the sum, as the Reducer does: sums do not overflow, and bits are equal.
 void ShardedOptimizer::Parts::reduce_scatter(const Group& of, const Part& part,
                                              const at::Tensor& gradient) const {

@@ -31,6 +31,9 @@ struct ShardedOptimizer::Parts final : WholeTensors {
     std::vector<std::string> names;
     std::vector<Part> chunks;
     Attributes chosen;  // options at construction
+    // How the parameters lay in memory when slots were cut.
+    std::vector<std::vector<std::int64_t>> strides;
+    void lie_now();
   };
   using Slots = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -54,6 +57,7 @@ struct ShardedOptimizer::Parts final : WholeTensors {
   void gather_slots();
 
   void require_gradients() const;
+  void require_layout();
   Slots slots_of(const at::Tensor& share) const;  // defined slots only
   std::int64_t updates(const Group& of) const;    // updates counted; -1: no slots yet
   Attributes options_now(torch::optim::OptimizerOptions& of) const;
