@@ -108,6 +108,7 @@ class HOLDFAST_EXPORT Loader {
   std::int64_t updates_per_epoch() const;
   const std::string& fingerprint() const;
   const LoaderOptions& options() const;
+  const Shard& shard() const { return options().shard; }
 
   void save(StateWriter& out) const;
   void load(const StateReader& in);

@@ -44,12 +44,6 @@ class HOLDFAST_EXPORT Permutation {
   std::vector<std::uint16_t> table_;  // [round][half]; empty if it would be too large
 };
 
-// The part of every global batch that this process takes.
-struct Shard {
-  std::int64_t rank = 0;
-  std::int64_t world = 1;
-};
-
 struct PlanOptions {
   std::int64_t size = 0;          // samples of the data set
   std::int64_t batch_size = 128;  // samples of one batch on one rank

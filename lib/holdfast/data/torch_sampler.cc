@@ -21,10 +21,14 @@ EpochOrder::EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOpt
     : size_(static_cast<std::int64_t>(size)),
       seed_(seed),
       options_(options),
-      batch_size_(options.batch_size) {
+      batch_size_(options.batch_size * options.shard.world) {
   if (size == 0) throw UsageError("the data set is empty: there is nothing to draw");
   if (options.batch_size < 0) {
     throw UsageError("the batch size must be at least 1, not " + std::to_string(options.batch_size));
+  }
+  const Shard& shard = options.shard;
+  if (shard.world < 1 || shard.rank < 0 || shard.rank >= shard.world) {
+    throw UsageError("there is no rank " + std::to_string(shard.rank) + " of " + std::to_string(shard.world));
   }
 }
 
@@ -40,7 +44,7 @@ DataEnd EpochOrder::data_end() const {
   const std::int64_t left = size_ - applied_in_epoch();
   const bool is_last = applied_.epoch + 1 == end_;
   // The rest may be a smaller batch that comes, or one that drop_last leaves out.
-  const bool is_dropped = loader_ ? loader_->drop_last : drops_rest_ || is_last;
+  const bool is_dropped = options_.shard.world > 1 || (loader_ ? loader_->drop_last : drops_rest_ || is_last);
   const bool at_end = left == 0 || (left < batch_size_ && is_dropped);
   if (!open_ || !at_end) return DataEnd::none;
   return is_last ? DataEnd::run : DataEnd::epoch;
@@ -160,9 +164,9 @@ void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptio
   if (!loader) return;
   // Without workers it asks when a batch is wanted. Workers get their jobs before; the last question finds
   // nothing.
-  const auto size = static_cast<std::int64_t>(loader->batch_size);
+  const auto size = static_cast<std::int64_t>(loader->batch_size) * options_.shard.world;
   const std::int64_t left = size_ - drawn_.samples;
-  const std::int64_t all = loader->drop_last ? left / size : batches(left, size);
+  const std::int64_t all = loader->drop_last || options_.shard.world > 1 ? left / size : batches(left, size);
   ahead_ = loader->workers == 0 ? 0 : std::min(static_cast<std::int64_t>(loader->max_jobs), all + 1);
 }
 
@@ -197,12 +201,14 @@ void EpochOrder::check_batch_size(std::int64_t asked) {
   const bool resumed = std::exchange(resumed_, false);
   const std::int64_t known = std::exchange(batch_size_, asked);
   if (known == 0 || known == asked) return;
-  const std::string batches = "batches of " + std::to_string(asked) + " samples";
+  const std::string batches = "batches of " + std::to_string(asked) + " samples" +
+                              (options_.shard.world > 1 ? " on all ranks together" : "");
   // An option names it for good, so another size is a mistake of the program.
   if (options_.batch_size > 0) {
     batch_size_ = known;
-    throw UsageError("the DataLoader draws " + batches + ", but EpochOrderOptions::batch_size says " +
-                     std::to_string(known) + ": name the DataLoader's");
+    throw UsageError("the DataLoader draws batches of " + std::to_string(asked / options_.shard.world) +
+                     " samples, but EpochOrderOptions::batch_size says " +
+                     std::to_string(options_.batch_size) + ": name the DataLoader's");
   }
   if (!resumed) return;
   batch_size_ = known;
@@ -219,7 +225,7 @@ void EpochOrder::save(StateWriter& out) const {
   // Older checkpoints have neither option, and all of them are shuffled.
   if (!options_.shuffle) out.option("shuffle", false);
   if (options_.batch_size > 0) {
-    out.option("batch_size", options_.batch_size);
+    out.option("batch_size", options_.batch_size * options_.shard.world);
   } else if (batch_size_ > 0) {
     // A value, not an option: this run did not choose it, but a resumed one must keep it.
     out.put("batch_size", batch_size_);
@@ -266,14 +272,16 @@ void TorchSampler::reset(std::optional<std::size_t> new_size) {
 std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
   EpochOrder& order = *order_;
   if (order.over_) return std::nullopt;
-  order.check_batch_size(static_cast<std::int64_t>(batch_size));
+  const Shard& shard = order.options_.shard;
+  const auto own = static_cast<std::int64_t>(batch_size);
+  order.check_batch_size(own * shard.world);
   order.open_ = true;
   const std::int64_t left = order.size_ - order.drawn_.samples;
-  const std::int64_t count = std::min(left, static_cast<std::int64_t>(batch_size));
-  const bool dropped = loader_ && loader_->drop_last && count < static_cast<std::int64_t>(batch_size);
+  const std::int64_t count = std::min(left, own);
+  const bool dropped = loader_ && loader_->drop_last && count < own;
   // Counted even if nothing is left: the DataLoader asks once more at the end.
   ++order.asked_;
-  if (count == 0) return std::nullopt;
+  if (count == 0 || (shard.world > 1 && left < own * shard.world)) return std::nullopt;
   const bool shuffle = order.options_.shuffle;
   if (shuffle && (!order.order_ || order.order_->epoch() != order.drawn_.epoch)) {
     order.order_.emplace(order.seed_, order.drawn_.epoch, order.size_);
@@ -281,10 +289,10 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
   std::vector<std::size_t> samples;
   samples.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t position = order.drawn_.samples + i;
+    const std::int64_t position = order.drawn_.samples + shard.rank * own + i;
     samples.push_back(static_cast<std::size_t>(shuffle ? (*order.order_)(position) : position));
   }
-  order.drawn_.samples += count;
+  order.drawn_.samples += count == own ? own * shard.world : count;
   if (!dropped) order.waiting_.push_back(order.drawn_.samples);
   return samples;
 }

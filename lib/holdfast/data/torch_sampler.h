@@ -35,6 +35,9 @@ namespace holdfast { inline namespace v0_2 {
 // saved step.
 struct EpochOrderOptions {
   bool shuffle = true;  // false: the order of the data set
+  // This process' part of each global batch. With several ranks an epoch ends before a batch that would not be
+  // whole on all of them.
+  Shard shard{};
   // Samples of one batch of the DataLoader. With it, resume() compares the recorded size before it claims the
   // run directory, and an override can accept a difference. 0: the first batch tells the size.
   std::int64_t batch_size = 0;
@@ -58,6 +61,7 @@ class HOLDFAST_EXPORT EpochOrder {
   EpochOrder(std::size_t size, std::uint64_t seed, const EpochOrderOptions& options = {});
 
   std::size_t size() const { return static_cast<std::size_t>(size_); }
+  const Shard& shard() const { return options_.shard; }
   // For a range-for: the epochs from epoch() to `end` - 1. Each round needs one pass over the loader. Call it
   // after resume(). UsageError from the step to the next epoch, see above.
   EpochRange<EpochOrder> epochs(std::int64_t end);
@@ -75,7 +79,7 @@ class HOLDFAST_EXPORT EpochOrder {
   DataEnd data_end() const;
   // The cursor after `count` more batches. UsageError if fewer were delivered and not applied.
   Cursor after_batches(std::int64_t count) const;
-  // The cursor after `samples` more, in the epoch that is being delivered.
+  // The cursor after `samples` more of all ranks together, in the epoch that is being delivered.
   Cursor after(std::int64_t samples) const;
   void applied(Cursor cursor);
   // An update without `.applied`: one more batch.
@@ -110,7 +114,7 @@ class HOLDFAST_EXPORT EpochOrder {
   std::int64_t size_;
   std::uint64_t seed_;
   EpochOrderOptions options_;
-  std::int64_t batch_size_ = 0;  // given, recorded, or of the last draw; 0: unknown
+  std::int64_t batch_size_ = 0;  // of all ranks together; given, recorded, or of the last draw; 0: unknown
   bool resumed_ = false;         // nothing was drawn since load()
   Cursor applied_;
   Cursor drawn_;

@@ -140,6 +140,7 @@ struct SourceTraits {
   bool may_change_form = false;
   // describe() or a copy would wait for other ranks now, because bring_together() was not called here.
   bool needs_others = false;
+  std::optional<Shard> shard = {};  // what this rank reads of the data, if the source knows
   PrepareImage prepare_image = {};  // empty: no preparation. May be called after the source is gone
 };
 

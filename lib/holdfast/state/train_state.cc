@@ -254,9 +254,12 @@ SourceTraits TrainState::traits() const {
   const auto& parts = state_->components;
   const bool spread = std::any_of(parts.begin(), parts.end(),
                                   [](const State::Part& part) { return part.component->spread(); });
+  std::optional<Shard> shard;
+  for (const Component* const source : state_->data_sources) shard = shard ? shard : source->shard();
   return {.on_device = state_->in_cuda,
           .may_change_form = state_->may_change_form(),
           .needs_others = spread && !state_->brought_together,
+          .shard = shard,
           .prepare_image = state_->in_cuda ? internal::cuda_image_preparation() : PrepareImage()};
 }
 

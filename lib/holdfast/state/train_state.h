@@ -173,6 +173,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
     virtual void applied_all_delivered() {}
     virtual std::optional<Cursor> cursor() const { return std::nullopt; }
     virtual DataEnd data_end() const { return DataEnd::none; }
+    virtual std::optional<Shard> shard() const { return std::nullopt; }
     virtual bool may_be_new() const { return false; }
     virtual bool may_know_position() const { return false; }
     virtual bool may_know_rates() const { return true; }
@@ -204,6 +205,12 @@ concept KnowsCursor = DataSource<T> && requires(const T& source) {
 template <class T>
 concept KnowsDataEnd = DataSource<T> && requires(const T& source) {
   { source.data_end() } -> std::same_as<DataEnd>;
+};
+
+// A DataSource that knows which part of each batch this rank takes. Two ranks with the same part get a warning.
+template <class T>
+concept KnowsShard = DataSource<T> && requires(const T& source) {
+  { source.shard() } -> std::convertible_to<Shard>;
 };
 
 // A component whose save() needs data of other ranks (distributed/sharded_optimizer.h).
@@ -278,6 +285,10 @@ void TrainState::add(const std::string& name, T& component) {
     DataEnd data_end() const override {
       if constexpr (KnowsDataEnd<T>) return target_.data_end();
       return DataEnd::none;
+    }
+    std::optional<Shard> shard() const override {
+      if constexpr (KnowsShard<T>) return target_.shard();
+      return std::nullopt;
     }
     bool may_be_new() const override { return MayBeNew<T>; }
     bool may_know_position() const override { return !KnowsNoPosition<T>; }

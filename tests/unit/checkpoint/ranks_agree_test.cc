@@ -339,6 +339,24 @@ TEST_F(Together, AValueOfARanksOwnIsNamedAtAFreshStart) {
                                     "for all ranks: extra.mine"));
 }
 
+// The rank on its host in place of the rank: nothing else would say that half of the samples train nothing.
+TEST_F(Together, RanksThatReadTheSameSamplesAreNamed) {
+  for (const bool right : {true, false}) {
+    before = [right](Member& one) { one.source.shard = Shard{right ? one.rank : one.rank % 2, 4}; };
+    test::CapturedLog log;
+    live(4, [](Member& one) {
+      one.train_to(3);
+      one.finish();
+    });
+    expect_all_ended(0);
+    const std::string text = log.text();
+    const std::string told = "same samples: rank 2 those of rank 0, rank 3 those of rank 1. Give each";
+    EXPECT_EQ(text.find(told) == std::string::npos, right) << text;
+    EXPECT_EQ(text.find("same samples"), text.rfind("same samples")) << "rank 0 tells it, once";
+    start_over();
+  }
+}
+
 // Where one rank trains on two GPUs and the others on one. Their first save would fail, and every later one.
 TEST_F(Together, RanksWithOtherRandomStreamsDoNotBegin) {
   more_streams = 1;

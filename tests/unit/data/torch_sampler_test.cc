@@ -80,6 +80,64 @@ TEST(TorchSampler, HasTheLoadersOrder) {
   EXPECT_FALSE(sampler.next(5));
 }
 
+// Each takes its part of each global batch; another number of ranks goes on at the same sample. Where not all
+// have a whole batch the epoch ends.
+TEST(TorchSampler, RanksShareTheOrder) {
+  constexpr std::int64_t kSize = 26, kGlobal = 12, kEpochs = 2;
+  const auto train = [](EpochOrder& order, int workers, int stop) {
+    const std::int64_t batch = kGlobal / order.shard().world;
+    const auto loader =
+        torch::data::make_data_loader(Indices().map(torch::data::transforms::Stack<>()), TorchSampler(order),
+                                      torch::data::DataLoaderOptions(static_cast<std::size_t>(batch))
+                                          .workers(static_cast<std::size_t>(workers)));
+    std::vector<std::vector<std::int64_t>> updates;
+    for ([[maybe_unused]] const std::int64_t epoch : order.epochs(kEpochs)) {
+      for (auto& drawn : *loader) {
+        if (stop-- == 0) return updates;
+        const auto* const samples = drawn.data.const_data_ptr<std::int64_t>();
+        updates.emplace_back(samples, samples + drawn.data.numel());
+        order.applied_all_delivered();
+      }
+    }
+    return updates;
+  };
+  std::vector<std::vector<std::int64_t>> expected;
+  for (const std::int64_t epoch : {0, 1}) {
+    const holdfast::Permutation permutation(8, static_cast<std::uint32_t>(epoch), kSize);
+    for (std::int64_t at = 0; at + kGlobal <= kSize; at += kGlobal) {
+      expected.emplace_back();
+      for (std::int64_t i = at; i < at + kGlobal; ++i) expected.back().push_back(permutation(i));
+    }
+  }
+  for (const int workers : {0, 2}) {
+    for (int stop = 0; stop <= 4; ++stop) {
+      std::vector<std::vector<std::int64_t>> got(expected.size());
+      MemoryState state;
+      for (const std::int64_t rank : {0, 1, 2}) {
+        EpochOrder order(kSize, 8, {.shard = {rank, 3}, .batch_size = 4});
+        std::size_t update = 0;
+        for (const auto& part : train(order, workers, stop)) {
+          got[update].insert(got[update].end(), part.begin(), part.end());
+          ++update;
+        }
+        order.save(state);
+      }
+      EXPECT_EQ(state.get_int("batch_size"), kGlobal);
+      for (const std::int64_t rank : {0, 1}) {
+        EpochOrder order(kSize, 8, {.shard = {rank, 2}, .batch_size = 6});
+        order.load(state);
+        auto update = static_cast<std::size_t>(stop);
+        for (const auto& part : train(order, workers, 1000)) {
+          got[update].insert(got[update].end(), part.begin(), part.end());
+          ++update;
+        }
+      }
+      EXPECT_EQ(got, expected) << workers << " workers, stopped after " << stop;
+    }
+  }
+  EXPECT_THROW(EpochOrder(kSize, 8, {.shard = {2, 2}}), holdfast::UsageError);
+}
+
 TEST(TorchSampler, SavesThroughTorchsArchives) {
   EpochOrder order(22, 8);
   TorchSampler sampler(order);

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "holdfast/base/log.h"
+#include "holdfast/base/name_list.h"
 #include "holdfast/base/text.h"
 #include "holdfast/checkpoint/internal/start/rank_options.h"
 #include "holdfast/checkpoint/internal/start/rank_peek.h"
@@ -27,6 +31,31 @@ constexpr char kStandsBy[] = "stands_by";  // rank 0 waits for the run, and the 
 constexpr Duration kLookWhileStandingBy = std::chrono::milliseconds(250);
 constexpr Duration kLookWhetherGone = std::chrono::milliseconds(10);
 constexpr Duration kToEndTogether = std::chrono::seconds(3);
+constexpr std::size_t kShownRanks = 8;
+
+// Ranks whose data sources deliver the same samples: a forgotten shard, or the rank on its host in place of
+// the rank. No error, because ranks that compute one model in parts read the same.
+class SameData {
+ public:
+  void add(const json& told, int rank) {
+    if (!told.contains("reads")) return;
+    const auto [first, is_new] = readers_.emplace(told["reads"].dump(), rank);
+    if (!is_new)
+      same_.push_back("rank " + std::to_string(rank) + " those of rank " + std::to_string(first->second));
+  }
+  void warn() const {
+    if (same_.empty()) return;
+    log_warning(
+        "ranks train on the same samples: {}. Give each rank's Loader or EpochOrder .shard = {{rank, "
+        "world}}, "
+        "unless these ranks compute one model in parts",
+        name_list(same_, kShownRanks));
+  }
+
+ private:
+  std::map<std::string, int> readers_;  // of each part of the batches
+  std::vector<std::string> same_;
+};
 
 }  // namespace
 
@@ -283,7 +312,12 @@ void RankStart::agree_on_bits() {
   bool& bit_exact = run_.started.resumed.bit_exact;
   const std::string own = own_tensors(run_.source);
   const std::string& weights = finder().weights_loaded();
-  group_.tell(kReady, {{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}, {"weights", weights}});
+  const std::optional<Shard> reads = run_.source.traits().shard;
+  json ready{{"bit_exact", bit_exact}, {"step", run_.step()}, {"own", own}, {"weights", weights}};
+  if (reads) ready["reads"] = {reads->rank, reads->world};
+  group_.tell(kReady, ready);
+  SameData same_data;
+  same_data.add(ready, group_.rank());
   bool all_exact = true;
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     if (rank == group_.rank()) continue;
@@ -302,7 +336,9 @@ void RankStart::agree_on_bits() {
                   ExitCode::interrupted);
     }
     all_exact = all_exact && told.value("bit_exact", false);
+    same_data.add(told, rank);
   }
+  if (group_.leads()) same_data.warn();
   if (bit_exact && !all_exact) {
     log_warning(
         "not bit-exact from here on, because another rank's environment or options differ: its log says how");
