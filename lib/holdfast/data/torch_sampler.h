@@ -35,8 +35,8 @@ namespace holdfast { inline namespace v0_2 {
 // saved step.
 struct EpochOrderOptions {
   bool shuffle = true;  // false: the order of the data set
-  // This process' part of each global batch. With several ranks an epoch ends before a batch that would not be
-  // whole on all of them.
+  // This process' part of each global batch. With several ranks an epoch ends before a batch that would not
+  // be whole on all of them.
   Shard shard{};
   // Samples of one batch of the DataLoader. With it, resume() compares the recorded size before it claims the
   // run directory, and an override can accept a difference. 0: the first batch tells the size.

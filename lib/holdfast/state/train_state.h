@@ -207,7 +207,8 @@ concept KnowsDataEnd = DataSource<T> && requires(const T& source) {
   { source.data_end() } -> std::same_as<DataEnd>;
 };
 
-// A DataSource that knows which part of each batch this rank takes. Two ranks with the same part get a warning.
+// A DataSource that knows which part of each batch this rank takes. Two ranks with the same part get a
+// warning.
 template <class T>
 concept KnowsShard = DataSource<T> && requires(const T& source) {
   { source.shard() } -> std::convertible_to<Shard>;
