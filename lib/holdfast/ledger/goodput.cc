@@ -10,10 +10,6 @@ constexpr Duration kZero = Duration::zero();
 // Wall clocks of two machines differ. A smaller overlap of two lives does not mean that both ran at once.
 constexpr Duration kClockError = std::chrono::seconds(30);
 
-WallTime wall_of(const LedgerLife& life, Duration up) {
-  return life.start + std::chrono::duration_cast<WallTime::duration>(up - life.start_up);
-}
-
 LifeEnding ending_of(const LedgerLife& life, const LedgerLife* next) {
   // The run's own word about its end outranks what follows from later lives.
   if (life.end) {
@@ -23,7 +19,7 @@ LifeEnding ending_of(const LedgerLife& life, const LedgerLife* next) {
   }
   if (next == nullptr) return LifeEnding::silent;
   // It wrote while its successor had begun already, so it was fenced off.
-  if (next->start + kClockError < wall_of(life, life.last_up)) return LifeEnding::superseded;
+  if (next->start + kClockError < life.last_sign) return LifeEnding::superseded;
   // An equal boot: the machine lived on, so the process crashed. Another boot: the machine went away.
   return !life.boot.empty() && next->boot == life.boot ? LifeEnding::crashed : LifeEnding::vanished;
 }
@@ -98,24 +94,24 @@ RunAccount account_for(const std::vector<LedgerLife>& all) {
     }
   }
 
-  // Finds what each life's successor continued from. Lives in between contributed nothing.
-  for (std::size_t i = 0; i < lives.size(); ++i) {
-    const LedgerLife& life = *lives[i];
-    for (std::size_t j = i; j-- > 0;) {
-      LifeAccount& before = run.lives[j];
-      // Older than the attempt that this life continued, and settled when that one was looked at.
-      if (before.attempt < life.from_attempt) break;
-      const std::int64_t kept = before.attempt == life.from_attempt ? life.start_step : before.from_step;
-      before.kept_step = std::clamp(std::min(before.kept_step, kept), before.from_step, before.last_step);
-      if (before.attempt == life.from_attempt) break;
-    }
+  for (const LedgerLife* const life : lives) {
     LifeAccount account;
-    account.attempt = life.attempt;
-    account.from_step = life.start_step;
-    account.last_step = life.last_step;
-    // In the newest life durable steps count. For an earlier life the loop above takes what was continued.
-    account.kept_step = std::clamp(life.durable_step, life.start_step, life.last_step);
+    account.attempt = life->attempt;
+    account.from_step = life->start_step;
+    account.last_step = life->last_step;
+    account.kept_step = life->start_step;
     run.lives.push_back(std::move(account));
+  }
+  // From the newest life back, each keeps what its successor continued. Lives in between kept nothing.
+  const LedgerLife* successor = nullptr;
+  for (std::size_t i = lives.size(); i-- > 0;) {
+    const LedgerLife& life = *lives[i];
+    if (successor != nullptr && life.attempt > successor->from_attempt) continue;
+    // Durable steps count in the newest, and in one whose successor has no ledger.
+    const bool continued = successor != nullptr && life.attempt == successor->from_attempt;
+    const std::int64_t kept = continued ? successor->start_step : life.durable_step;
+    run.lives[i].kept_step = std::clamp(kept, life.start_step, life.last_step);
+    successor = &life;
   }
 
   for (std::size_t i = 0; i < lives.size(); ++i) {

@@ -55,6 +55,7 @@ class Reader {
     // Nothing but these three can stand before the start line.
     if (!life_.started && event != "start" && event != "notice" && event != "end") return false;
     if (event == "start") return start(line, *up);
+    if (wall && *up >= life_.last_up) life_.last_sign = *wall;
     life_.last_up = std::max(life_.last_up, *up);
     if (event == "progress") return progress(line, *up);
     if (event == "commit") return commit(line, *up);
@@ -185,6 +186,10 @@ class Reader {
       life_.marks.push_back({.up = up - last.ending,
                              .step = step_of(line).value_or(life_.start_step),
                              .waited = line.time("waited_ms").value_or(Duration::zero())});
+    }
+    // A pause that lasts until the end has ended where the end begins.
+    if (!life_.pauses.empty() && !life_.pauses.back().to) {
+      life_.pauses.back().to = std::max(up - last.ending, life_.pauses.back().from);
     }
     life_.end = std::move(last);
     return true;

@@ -97,6 +97,7 @@ struct HOLDFAST_EXPORT LedgerLife {
   std::optional<LedgerLast> end;
   Duration last_up{};                 // the end, or the last sign of life
   std::optional<WallTime> last_wall;  // the newest that a line tells
+  WallTime last_sign{};               // that of the last line; a clock may have been set back before it
   std::int64_t last_step = 0;
   std::int64_t durable_step = -1;  // the newest of its own commits; -1: none
   std::map<std::string, SourceFigures> sources;

@@ -65,6 +65,10 @@ class HOLDFAST_EXPORT GradScaler {
   // Each unscale() ends with a call of `agree`, which may change found_inf before anything reads it. Not part
   // of the state.
   void agree_by(std::function<void(at::Tensor& found_inf)> agree) { agree_ = std::move(agree); }
+  // Calls that function with another flag that skips an update, such as a norm that is not finite.
+  void agree(at::Tensor& flag) const {
+    if (agree_) agree_(flag);
+  }
 
   // Call after the optimizer's step, skipped or not. Lowers the scale, or counts towards its growth.
   void update();

@@ -181,7 +181,9 @@ void Step::update() {
     norm = clip_grad_norm(gradients, options_.clip_grad_norm);
     // A gradient that is not finite makes the norm so. Finite gradients may overflow in the norm: also
     // skipped, but the scale is not lowered.
-    left_out_ = at::isfinite(norm).logical_not().to(at::kFloat);
+    const at::Tensor overflows = at::isfinite(norm).logical_not();
+    left_out_ = (left_out_.defined() ? overflows.logical_or(left_out_.ne(0)) : overflows).to(at::kFloat);
+    if (options_.scaler != nullptr) options_.scaler->agree(left_out_);
   }
   apply();
   // After the update: this changes the scale, and the gradients above were made with the old one.

@@ -114,6 +114,45 @@ TEST(Goodput, AnAttemptThatWasSteppedPastKeptNotEvenWhatOthersPassed) {
   EXPECT_EQ(run.lives[1].kept_step, 50);
 }
 
+// Back to step 50, and then to 90 after all.
+TEST(Goodput, StepsThatAnAttemptInBetweenHadSteppedBackOverAreKept) {
+  LedgerText first(1, 0, 0, 1000, 0, "a");
+  first.commit(100, 100, 100);
+  LedgerText second(2, 50, 1, 2000, 0, "b");
+  second.commit(20, 70, 20);
+  LedgerText third(3, 90, 1, 3000, 0, "c");
+  third.commit(10, 100, 10);
+  const RunAccount run = account_for(lives_of({first.text(), second.text(), third.text()}));
+  EXPECT_EQ(run.lives[0].kept_step, 90);
+  EXPECT_EQ(run.lives[1].kept_step, 50);
+  EXPECT_EQ(run.time.kept, 100s);
+  EXPECT_EQ(run.time.lost, 30s);
+}
+
+TEST(Goodput, APauseUntilTheEndEndsWhereTheEndBegins) {
+  LedgerText text(1, 0, 0, 1000, 0, "a");
+  text.notice(100, "deadline", 120).commit(110, 110, 110).line("pause", 110, R"("step":110)");
+  text.end(200, "interrupted", 75, 110, 40);
+  LedgerText next(2, 110, 1, 2000, 0, "b");
+  const RunAccount run = account_for(lives_of({text.text(), next.text()}));
+  const LifeAccount& life = run.lives[0];
+  EXPECT_EQ(life.time.paused, 50s);
+  EXPECT_EQ(life.time.ending, 40s);
+  EXPECT_EQ(sum(life.time), life.time.up);
+  EXPECT_EQ(life.unused_grace, 110s) << "50 s of the pause, 40 s of the end, and 20 s after it";
+}
+
+// A machine that boots with a fast clock, corrected a minute later.
+TEST(Goodput, AClockThatIsSetBackMakesNoOverlap) {
+  LedgerText text(1, 0, 0, 4600, 0, "a");
+  text.raw(R"({"event":"progress","t":1060000,"up_ms":60000,"step":60,"waited_ms":0})"
+           "\n");
+  LedgerText next(2, 50, 1, 1100, 0, "b");
+  const RunAccount run = account_for(lives_of({text.text(), next.text()}));
+  EXPECT_EQ(run.lives[0].ending, LifeEnding::vanished);
+  EXPECT_EQ(run.missed, 1);
+}
+
 TEST(Goodput, WhoLeftEarlyDidNotUseItsGrace) {
   LedgerText text(1, 0, 0, 1000, 0, "a");
   text.notice(50, "deadline", 120).commit(55, 50, 52).end(60, "interrupted", 75, 50, 8);

@@ -292,6 +292,30 @@ TEST(StepPrecision, ClippingComesAfterUnscaling) {
   EXPECT_EQ(scaler.skipped(), 1);
 }
 
+// An overflow that this rank does not see, in its gradients or in its norm: all ranks leave the update out.
+TEST(StepPrecision, WhatAnotherRankFoundIsLeftOutAlsoWhereGradientsAreClipped) {
+  for (const int found_in : {1, 2}) {
+    torch::manual_seed(7);
+    torch::nn::Linear net(3, 1);
+    FusedSgd optimizer(net->parameters(), torch::optim::SGDOptions(1));
+    GradScaler scaler(at::kCPU, {.init_scale = 4096});
+    int calls = 0;
+    scaler.agree_by([&](at::Tensor& flag) {
+      if (++calls == found_in) flag.fill_(1);
+    });
+    Step step(optimizer,
+              [&](const Batch& batch) {
+                return torch::nn::functional::mse_loss(net->forward(batch.inputs), batch.targets + 100);
+              },
+              {.clip_grad_norm = 0.5, .scaler = &scaler});
+    const at::Tensor weight = net->weight.detach().clone();
+    EXPECT_TRUE(step.run(batch_of(1, 4))->skipped);
+    EXPECT_TRUE(net->weight.equal(weight));
+    EXPECT_EQ(scaler.skipped(), found_in == 1 ? 1 : 0) << "a norm alone does not lower the scale";
+    EXPECT_FALSE(step.run(batch_of(1, 4))->skipped);
+  }
+}
+
 // `even_alone`: through the Reducer and the sum of losses. The same bits, with and without.
 TEST(StepParallel, AWorldOfOneChangesNothing) {
   const auto train = [](ProcessGroup* group, std::int64_t accumulation) {
