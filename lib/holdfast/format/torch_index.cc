@@ -60,7 +60,7 @@ Numbers parameter_numbers(const PickleValue& root) {
 }
 
 // Follows dicts, lists and objects down to the tensors. Values may refer to each other again and again, so
-// the results are compared with the size of the pickle.
+// the results are compared with the size of the pickle: a value takes a byte wherever it is named.
 class Collector {
  public:
   struct Found {
@@ -69,7 +69,7 @@ class Collector {
   };
 
   Collector(const internal::Unpickled& all, std::size_t pickle_size, Numbers numbers)
-      : values_left_(2 * all.values.size() + 16),
+      : values_left_(2 * pickle_size + 16),
         tensors_left_(4 * all.tensors.size() + 16),
         names_left_(8 * pickle_size + (64U << 10U)),
         numbers_(std::move(numbers)) {}

@@ -134,7 +134,7 @@ void Ledger::sample(const Write& write) {
   line.number("step", now.step)
       .milliseconds("waited_ms", now.figures.blocked)
       .milliseconds("risk_ms", now.figures.risk_time);
-  if (now.evaluating) line.text("phase", "evaluation");
+  if (!now.phase.empty()) line.text("phase", now.phase);
   write(std::string(line.done()));
   tell_sources(now.sources, write, false);
 }

@@ -75,7 +75,7 @@ class Ledger {
   // What drain() samples every kProgressInterval. The draining thread calls `sample`.
   struct Sample {
     std::int64_t step = 0;
-    bool evaluating = false;
+    std::string_view phase = {};  // "evaluation", "start": no steps are expected. Empty: training
     RunFigures figures;
     std::vector<SourceReport> sources;
   };

@@ -34,7 +34,8 @@ LedgerLines::LedgerLines(const File& file, std::uint64_t most)
   if (end_ > most) middle_ = {most / 2, end_ - most / 2};
 }
 
-std::int64_t LedgerLines::each(const std::function<void(std::string_view)>& take) {
+std::int64_t LedgerLines::each(const std::function<void(std::string_view)>& take,
+                               const std::function<void()>& cut) {
   std::int64_t too_long = 0;
   std::string line;
   bool skipping = false;
@@ -63,6 +64,7 @@ std::int64_t LedgerLines::each(const std::function<void(std::string_view)>& take
     }
     if (at == middle_.first && at < middle_.second) {
       at = middle_.second;
+      if (cut) cut();
       skipping = true;  // the line that the cut broke
     }
   }

@@ -54,9 +54,9 @@ class LedgerLines {
  public:
   explicit LedgerLines(const File& file, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
-  // Passes every whole line of bounded length to `take`. Returns the number of longer lines. A torn last line
-  // counts as neither.
-  std::int64_t each(const std::function<void(std::string_view)>& take);
+  // Passes every whole line of bounded length to `take`, and calls `cut` where the middle is skipped. Returns
+  // the number of longer lines. A torn last line counts as neither.
+  std::int64_t each(const std::function<void(std::string_view)>& take, const std::function<void()>& cut = {});
 
  private:
   const File& file_;

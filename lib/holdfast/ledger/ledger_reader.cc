@@ -25,6 +25,12 @@ class Reader {
     if (!understood(LedgerMembers(line))) ++life_.skipped_lines;
   }
 
+  // What stood here may have changed where nobody read: a source sees again, and other saves are the newest.
+  void cut() {
+    for (auto& [name, source] : life_.sources) source.blind_now = Duration::zero();
+    life_.commits.clear();
+  }
+
   LedgerLife done() {
     if (!life_.started) return std::move(life_);
     auto& marks = life_.marks;
@@ -243,21 +249,22 @@ Duration LedgerLife::work_until(std::int64_t step) const {
 LedgerLife read_life(AttemptNumber attempt, const File& ledger, std::uint64_t most) {
   Reader reader(attempt);
   const std::int64_t too_long =
-      LedgerLines(ledger, most).each([&](std::string_view line) { reader.take(line); });
+      LedgerLines(ledger, most)
+          .each([&](std::string_view line) { reader.take(line); }, [&] { reader.cut(); });
   LedgerLife life = reader.done();
   life.skipped_lines += too_long;
   return life;
 }
 
-LedgerLife read_life(AttemptNumber attempt, Directory& run_directory) {
+LedgerLife read_life(AttemptNumber attempt, Directory& run_directory, std::uint64_t most) {
   const auto ledger = run_directory.open(ledger_name(attempt), OpenMode::read);
-  if (ledger) return read_life(attempt, *ledger);
+  if (ledger) return read_life(attempt, *ledger, most);
   LedgerLife life;
   life.attempt = attempt;
   return life;
 }
 
-std::vector<LedgerLife> read_lives(Directory& run_directory) {
+std::vector<LedgerLife> read_lives(Directory& run_directory, std::uint64_t most) {
   std::vector<AttemptNumber> attempts;
   for (const DirectoryEntry& entry : run_directory.list()) {
     const auto attempt = parse_ledger_name(entry.name);
@@ -268,7 +275,7 @@ std::vector<LedgerLife> read_lives(Directory& run_directory) {
   std::vector<LedgerLife> lives;
   for (const AttemptNumber attempt : attempts) {
     const auto file = run_directory.open(ledger_name(attempt), OpenMode::read);
-    if (file) lives.push_back(read_life(attempt, *file));
+    if (file) lives.push_back(read_life(attempt, *file, most));
   }
   return lives;
 }

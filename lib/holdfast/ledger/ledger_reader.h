@@ -111,20 +111,28 @@ struct HOLDFAST_EXPORT LedgerLife {
   Duration work_until(std::int64_t step) const;
   Duration paused_until(Duration up) const;
   // True if it waits for the end of its machine, or waited when it ended.
-  bool paused() const { return !pauses.empty() && !pauses.back().to; }
+  bool paused() const {
+    return !pauses.empty() && (!pauses.back().to || (end && *pauses.back().to == end->up - end->ending));
+  }
 };
 
 // Sum of two times, at most a century: a ledger may claim any times, and a plain sum could overflow.
 HOLDFAST_EXPORT Duration bounded_sum(Duration a, Duration b);
 
+// For readers that want the start and the newest: minutes of the fastest training. Whole ledgers grow by 16
+// bytes a step.
+inline constexpr std::uint64_t kLedgerEnds = 2 << 20;
+
 // Parses one ledger. Its content never causes an exception. Of a file longer than `most` bytes it reads the
-// first and the last `most`/2.
+// first and the last `most`/2; it then has no commits of the first part.
 HOLDFAST_EXPORT LedgerLife read_life(AttemptNumber attempt, const File& ledger,
                                      std::uint64_t most = kLongestLedger);
 // The life of one attempt; nothing but its number if it has no ledger.
-HOLDFAST_EXPORT LedgerLife read_life(AttemptNumber attempt, Directory& run_directory);
+HOLDFAST_EXPORT LedgerLife read_life(AttemptNumber attempt, Directory& run_directory,
+                                     std::uint64_t most = kLongestLedger);
 // The lives of all attempts that have a ledger, oldest first.
-HOLDFAST_EXPORT std::vector<LedgerLife> read_lives(Directory& run_directory);
+HOLDFAST_EXPORT std::vector<LedgerLife> read_lives(Directory& run_directory,
+                                                   std::uint64_t most = kLongestLedger);
 
 // Joins consecutive attempts with one boot id into one machine life. A machine counts as ended if the next
 // life ran on another machine, and the last life on it was interrupted or has no end line. The newest machine

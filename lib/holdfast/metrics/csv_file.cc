@@ -211,6 +211,13 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
     log_info("{}: {} rows of steps after {} are dropped; those steps are computed again", path,
              copy.dropped(), position.step);
   }
+  if (last_step_ >= 0 && last_step_ < position.step) {
+    log_warning(
+        "{}: steps {} to {} have no row: their machine vanished before the rows were on its disk, or the "
+        "file "
+        "could not be written",
+        path, last_step_ + 1, position.step);
+  }
 }
 
 void CsvFile::append(std::string_view row, std::size_t fixed, std::int64_t step) {

@@ -44,10 +44,10 @@ double Meter::per_second() const {
   return seconds > 0 ? static_cast<double>(samples_in_window_) / seconds : 0;
 }
 
-std::optional<Duration> Meter::time_left(std::int64_t samples) const {
+std::optional<Duration> Meter::time_left(double samples) const {
   const double speed = per_second();
   if (speed <= 0) return std::nullopt;
-  const double seconds = static_cast<double>(samples) / speed;
+  const double seconds = samples / speed;
   // Above a century the number means nothing, and would not fit into a Duration.
   if (seconds > 3.2e9) return std::nullopt;
   return Duration(std::llround(std::fmax(seconds, 0) * 1e9));

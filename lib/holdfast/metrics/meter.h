@@ -30,7 +30,7 @@ class HOLDFAST_EXPORT Meter {
   // Samples per second of work; 0 while unknown.
   double per_second() const;
   // nullopt while unknown.
-  std::optional<Duration> time_left(std::int64_t samples) const;
+  std::optional<Duration> time_left(double samples) const;
 
  private:
   struct Entry {

@@ -6,8 +6,9 @@
 //   const CastTogether::Scope cast(casts, at::kHalf);      // until the end of the forward pass
 //
 // Values and gradients have autocast's bits. Gradients reach the parameters together, at the end of backward.
-// Requires: these layers run under autocast, and are neither added nor removed; module.to() is fine. The
-// module outlives this object. Errors: UsageError for second derivatives. Threads: the training thread.
+// Requires: these layers run under autocast, and are neither added nor removed; module.to() is fine. Nothing
+// else reads their `weight` and `bias` in that scope: they are 16-bit there (module.parameters() are not).
+// The module outlives this object. Errors: UsageError for second derivatives. Threads: the training thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -17,7 +17,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-constexpr std::array<const char*, 4> kWords{"training", "evaluating", "saving", "pausing"};
+constexpr std::array<const char*, 5> kWords{"training", "evaluating", "saving", "pausing", "starting"};
 // Twice as many bytes in JSON at worst, which fit into the record beside all numbers at their longest.
 constexpr std::size_t kLongestFailure = 400;
 constexpr int kReads = 3;  // the record is written in place, so a read may find it torn

@@ -22,7 +22,8 @@ namespace holdfast { inline namespace v0_2 {
 inline constexpr std::size_t kProgressBytes = 4096;
 
 // saving: training stands and waits for the last save. A save beside the training is `writing_ms`.
-enum class TrainingPhase { training, evaluating, saving, pausing };
+// starting: other ranks still load the state.
+enum class TrainingPhase { training, evaluating, saving, pausing, starting };
 const char* word_of(TrainingPhase phase);  // "training"
 
 struct RunProgress {

@@ -61,7 +61,8 @@ struct StepOptions {
   Precision precision = Precision::fp32;
   GradScaler* scaler = nullptr;  // add it to the TrainState too
   // The model, whose weights 16-bit precisions then cast with one kernel instead of one for each layer
-  // (precision/cast_together.h has the requirements). The bits are the same. Null, or with several ranks:
+  // (precision/cast_together.h has the requirements). The bits are the same, unless the loss or a forward()
+  // reads a layer's `weight` or `bias` itself: these are then the 16-bit ones. Null, or with several ranks:
   // each layer by itself.
   torch::nn::Module* layers = nullptr;
   // The other ranks; add it to the TrainState too. All ranks have the same options and equal batches in whole

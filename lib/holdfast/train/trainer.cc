@@ -134,6 +134,8 @@ int Trainer::run() {
   const Resumed resumed = checkpointer.resume();
   checkpointer.expect_last_step(options_.steps);
   if (parts_.resumed) parts_.resumed(resumed);
+  // The weights may be others than those that the average was made with (init_from).
+  if (resumed.fresh && parts_.average != nullptr) parts_.average->restart();
   first_step_ = state.step();
   durable_told_ = checkpointer.last_durable().step;
   result_.loss = resumed.loss;
@@ -216,8 +218,10 @@ void Trainer::report(const internal::LaunchedStep& launched, const StepResult& u
                   .took = meter_.worked() - told_work_,
                   .last_step = options_.steps};
   const std::int64_t updates = parts_.data.updates_per_epoch();
-  event.epochs = (options_.steps + updates - 1) / updates;
-  event.time_left = meter_.time_left((options_.steps - event.step) * launched.samples);
+  event.epochs = options_.steps / updates + (options_.steps % updates != 0 ? 1 : 0);
+  // As doubles: a run without an end has the largest number of steps.
+  event.time_left = meter_.time_left(static_cast<double>(options_.steps - event.step) *
+                                     static_cast<double>(launched.samples));
   if (const Durable durable = parts_.checkpointer.last_durable(); durable.step >= 0) {
     event.durable_step = durable.step;
     event.durable_age = clock_.now() - durable.when;
@@ -244,9 +248,14 @@ void Trainer::report_tensors(std::int64_t step) {
     const HistogramEvent event = histogram_of(name, tensor, step);
     for (MetricSink* sink : parts_.sinks) sink->histogram(event);
   };
-  for (const auto& item : parts_.model.named_parameters()) {
-    tell("weights/" + item.key(), item.value());
-    if (item.value().grad().defined()) tell("gradients/" + item.key(), item.value().grad());
+  try {
+    for (const auto& item : parts_.model.named_parameters()) {
+      tell("weights/" + item.key(), item.value());
+      if (item.value().grad().defined()) tell("gradients/" + item.key(), item.value().grad());
+    }
+  } catch (const std::exception& error) {  // a device without room, for one
+    log_warning("no more histograms (training goes on): {}", what_of(error));
+    options_.histograms_every = 0;
   }
 }
 

@@ -112,6 +112,10 @@ TEST(PaceOfSteps, IsThatOfTheLastMinute) {
   pace.note(now + 30s, 1000);
   pace.put(progress);
   EXPECT_EQ(progress.still_ms, 30'000);
+  pace.note(now + 60s, 1000, false);  // an evaluation, or the others' start: no step is expected
+  pace.note(now + 70s, 1000);
+  pace.put(progress);
+  EXPECT_EQ(progress.still_ms, 10'000);
 }
 
 // The Checkpointer's own, on the real file system: loss, steps and saves arrive.

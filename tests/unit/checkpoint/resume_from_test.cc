@@ -269,4 +269,33 @@ TEST_F(Together, ARankThatReadsForLongIsWaitedFor) {
   EXPECT_THAT(errors(), testing::Each(std::string()));
 }
 
+// supervise ends a training that stands still. That rank 0 waits for the others' loading is no stall.
+TEST_F(Together, WhileOthersLoadTheLedgerSaysSo) {
+  seers = 2;
+  options.every = {SaveEvery::steps(4)};
+  live(2, [](Member& one) { one.train_to(6); });
+  members.clear();
+  const auto ledger = [this] { return volume->disk.get_text(volume->path(ledger_name(2))); };
+  const auto progress = [&](const char* phase) {
+    return soon([&] {
+      return ledger().find(std::string(R"("waited_ms":0.000,"risk_ms":0.000)") + phase) != std::string::npos;
+    });
+  };
+  before = [&](Member& one) {
+    if (one.rank == 0) return;
+    one.view.set_hook([&, told = std::make_shared<std::atomic<bool>>(false)](const Operation& operation) {
+      const bool state = operation.kind == Op::read && operation.path.find("step-") != std::string::npos;
+      if (!state || ledger().empty() || told->exchange(true)) return;
+      volume->clock.advance(11s);
+      EXPECT_TRUE(progress(R"(,"phase":"start"})")) << ledger();
+    });
+  };
+  live(2, [&](Member& one) {
+    if (one.rank != 0) return;
+    one.clock.advance(11s);
+    EXPECT_TRUE(progress("}")) << ledger();
+  });
+  EXPECT_THAT(errors(), testing::Each(std::string()));
+}
+
 }}  // namespace holdfast::test

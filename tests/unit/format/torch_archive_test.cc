@@ -403,6 +403,17 @@ TEST(TorchArchive, KeysThatNameNoWeightAreLeftOut) {
               HasSubstr("a tensor in 'x' has a key that is neither a text nor a number"));
 }
 
+// Pickle writes each of these in a byte or two, and shares one value.
+TEST(TorchArchive, ALongListOfTruthValuesIsRead) {
+  for (const std::string value : {"\x88", "N", ")"}) {
+    std::string flags = "](";
+    for (int i = 0; i < 500; ++i) flags += value;
+    const TorchIndex index =
+        index_of("}(" + text("model") + dict_of_a_tensor() + text("flags") + flags + "eu");
+    EXPECT_EQ(index.tensors.size(), 1u);
+  }
+}
+
 // A list in itself; a dict of ten dicts of ten dicts …, written once each.
 TEST(TorchArchive, EndlessValuesAreRefused) {
   EXPECT_NE(

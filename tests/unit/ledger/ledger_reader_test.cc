@@ -150,6 +150,25 @@ TEST(ReadLife, OfALongLedgerTheMiddleIsNotRead) {
   EXPECT_EQ(read_life(1, *file).marks.size(), 1001U);
 }
 
+// An outage lies across the cut: where nobody read, the source saw again, and saves were made.
+TEST(ReadLife, WhatStoodBeforeTheCutIsNotTheNewest) {
+  LedgerText text(1, 0, 0, 1000, 0, "a");
+  text.commit(10, 10, 10).line("source", 20, R"("name":"ec2","polls":9,"blind_ms":9000,"blind_now_ms":9000)");
+  for (int up = 30; up < 2000; ++up) text.progress(up, up);
+  text.line("source", 2000, R"("name":"ec2","polls":99,"blind_ms":9000)");
+  for (int up = 2001; up < 4000; ++up) text.progress(up, up);
+  MemoryFileSystem disk;
+  disk.put("/ledger", text.text());
+  const auto file = disk.open_file("/ledger", OpenMode::read);
+  const LedgerLife all = read_life(1, *file);
+  EXPECT_EQ(all.commits.size(), 1u);
+  const LedgerLife ends = read_life(1, *file, 20'000);
+  EXPECT_EQ(ends.last_step, 3999);
+  EXPECT_EQ(ends.sources.at("ec2").blind_now, Duration::zero());
+  EXPECT_EQ(ends.commits.size(), 0u);
+  EXPECT_EQ(ends.durable_step, 10);
+}
+
 TEST(ReadLife, DeepNestingIsRefused) {
   LedgerText text(1, 0, 0, 0, 1, "");
   text.raw(R"({"event":"x","up_ms":1,"a":)" + std::string(10'000, '[') + std::string(10'000, ']') + "}\n");

@@ -163,7 +163,7 @@ TEST(Ledger, ProgressIsSampledSparsely) {
   EXPECT_FALSE(lines[0].contains("phase"));
   EXPECT_EQ(lines[1]["event"], "source") << "that it is there";
   EXPECT_TRUE(drained(ledger).empty());
-  sample.evaluating = true;
+  sample.phase = "evaluation";
   clock.advance(Ledger::kProgressInterval);
   EXPECT_EQ(drained(ledger).at(0)["phase"], "evaluation") << "its step need not move";
 

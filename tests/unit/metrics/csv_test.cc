@@ -152,6 +152,15 @@ TEST_F(CsvTest, AResumeDropsTheRowsThatAreComputedAgain) {
   EXPECT_THAT(names(), ElementsAre("training.csv"));
 }
 
+// What a machine that vanished had not yet on its disk.
+TEST_F(CsvTest, StepsWithoutARowAreNamed) {
+  disk_.put(kPath, kHeader + rows(1, 3));
+  const auto sink = begin(9, 2);
+  EXPECT_THAT(said(), HasSubstr("/run/training.csv: steps 4 to 9 have no row"));
+  train(*sink, 10, 10);
+  EXPECT_THAT(steps_of(text()), ElementsAre(1, 2, 3, 10));
+}
+
 TEST_F(CsvTest, AFreshStartOfTheSameRunKeepsNoRow) {
   disk_.put(kPath, kHeader + rows(1, 9));
   begin(0, 2);

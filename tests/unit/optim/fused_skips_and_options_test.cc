@@ -164,6 +164,11 @@ void expect_each_once(const Options& options) {
   Optimizer optimizer({one}, options);
   EXPECT_THROW(optimizer.add_param_group(to::OptimizerParamGroup({other, one})), UsageError);
   EXPECT_EQ(optimizer.param_groups().size(), 1U);
+  auto impossible = std::make_unique<Options>(options);
+  impossible->lr(-1);
+  EXPECT_THROW(optimizer.add_param_group(to::OptimizerParamGroup(Tensors{other}, std::move(impossible))),
+               UsageError);
+  EXPECT_EQ(optimizer.param_groups().size(), 1U);
   optimizer.add_param_group(to::OptimizerParamGroup(Tensors{other}, std::make_unique<Options>(options)));
 }
 TEST(Parameters, AreListedOnce) {

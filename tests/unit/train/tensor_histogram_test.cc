@@ -36,4 +36,19 @@ TEST(TensorHistogram, LeavesOutWhatIsNotFinite) {
   EXPECT_THAT(histogram_of("w", at::tensor({infinity}), 3).counts, Each(0));
 }
 
+// Of a large one in pieces, of which one has no number.
+TEST(TensorHistogram, OfManyElementsIsThatOfAll) {
+  const std::int64_t count = (3 << 22) + 5;
+  at::Tensor values = at::arange(count, at::kFloat).remainder(64);
+  values.slice(0, 1 << 22, 2 << 22).fill_(std::numeric_limits<float>::quiet_NaN());
+  const HistogramEvent event = histogram_of("w", values, 3);
+  const auto numbers = static_cast<double>(count - (1 << 22));
+  EXPECT_EQ(event.count, numbers);
+  EXPECT_EQ(event.min, 0);
+  EXPECT_EQ(event.max, 63);
+  EXPECT_EQ(event.sum, values.nan_to_num(0).sum(at::kDouble).item<double>());
+  EXPECT_EQ(std::accumulate(event.counts.begin(), event.counts.end(), 0.0), numbers);
+  EXPECT_EQ(event.counts.at(10), (2 << 22) / 64);
+}
+
 }}  // namespace holdfast

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <thread>
@@ -125,6 +126,54 @@ class TrainerTest : public ::testing::Test {
   std::filesystem::path directory(const char* name = "run") { return folder_.path() / name; }
   test::TemporaryFolder folder_;
 };
+
+// A device without room for it, for one.
+TEST_F(TrainerTest, AHistogramThatFailsEndsNoTraining) {
+  struct Full : MetricSink {
+    void step(const StepEvent&) override {}
+    void histogram(const HistogramEvent&) override {
+      ++calls;
+      throw std::bad_alloc();
+    }
+    int calls = 0;
+  } full;
+  Life life(directory());
+  TrainerParts parts = life.parts();
+  parts.sinks = {&full};
+  Trainer trainer(std::move(parts), {.steps = 10, .histograms_every = 2});
+  EXPECT_EQ(trainer.run(), 0);
+  EXPECT_EQ(full.calls, 1);
+}
+
+// --init-from replaces the weights that the average was made with.
+TEST_F(TrainerTest, AFreshRunAveragesFromTheWeightsThatItBeginsWith) {
+  Life life(directory());
+  Ema average(*life.net, {.decay = 1, .warm_up = false});
+  TrainerParts parts = life.parts();
+  parts.average = &average;
+  parts.resumed = [&](const Resumed&) {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : life.net->parameters()) parameter.fill_(0.25);
+  };
+  Trainer trainer(std::move(parts), {.steps = 3});
+  EXPECT_EQ(trainer.run(), 0);
+  const auto averaged = average.swap_in();
+  for (const at::Tensor& parameter : life.net->parameters()) {
+    EXPECT_TRUE(parameter.detach().eq(0.25).all().item<bool>());
+  }
+}
+
+// Without an end: as many steps as there are.
+TEST_F(TrainerTest, ARunOfTheMostStepsHasNoTimeLeft) {
+  Life life(directory());
+  Trainer trainer(life.parts(), {.steps = std::numeric_limits<std::int64_t>::max()});
+  life.recorder.on_step = [&](const StepEvent& event) {
+    EXPECT_FALSE(event.time_left);
+    EXPECT_GT(event.epochs, std::numeric_limits<std::int64_t>::max() / 8);
+    if (event.step == 5) life.checkpointer->request_stop("enough");
+  };
+  EXPECT_EQ(trainer.run(), 75);
+}
 
 // Saved at step 8 by what was measured there, and recorded in it; 10 is the end.
 TEST_F(TrainerTest, WhatAnEvaluationGivesIsRecordedAndKept) {

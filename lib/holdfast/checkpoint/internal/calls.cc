@@ -48,6 +48,7 @@ Resumed Calls::resume() {
   if (engine_.others.leads()) {
     start.lead();
     or_abandon([&] { start.let_others_load(); });
+    engine_.start.others_have_loaded();
   } else {
     start.follow();
   }

@@ -7,8 +7,8 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
-void Pace::note(SteadyTime now, std::int64_t step) {
-  if (marks_.empty() || step != marks_.back().second) moved_ = now;
+void Pace::note(SteadyTime now, std::int64_t step, bool trains) {
+  if (marks_.empty() || step != marks_.back().second || !trains) moved_ = now;
   marks_.emplace_back(now, step);
   // Two marks always stay, because a rate needs both ends.
   while (marks_.size() > 2 && now - marks_[1].first >= kWindow) marks_.pop_front();
@@ -49,7 +49,7 @@ class Heartbeat::Beats {
  private:
   bool take_sample() {
     if (!sample_(progress_)) return false;
-    pace_.note(clock_.now(), progress_.step);
+    pace_.note(clock_.now(), progress_.step, progress_.phase == TrainingPhase::training);
     pace_.put(progress_);
     if (ending_) progress_.phase = TrainingPhase::saving;
     ++progress_.beat;

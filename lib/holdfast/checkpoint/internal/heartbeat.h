@@ -24,7 +24,8 @@ class Pace {
  public:
   static constexpr Duration kWindow = std::chrono::minutes(1);
 
-  void note(SteadyTime now, std::int64_t step);
+  // Only while it trains is a step that stands still one that takes long.
+  void note(SteadyTime now, std::int64_t step, bool trains = true);
   void put(RunProgress& progress) const;
 
  private:

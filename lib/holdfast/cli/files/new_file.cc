@@ -1,7 +1,5 @@
 #include "holdfast/cli/files/new_file.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -9,6 +7,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/system/random_bytes.h"
 #include "holdfast/base/text.h"
 #include "holdfast/cli/files/examine.h"
 #include "holdfast/format/layout.h"
@@ -55,16 +54,16 @@ NewFile::~NewFile() {
 }
 
 std::string NewFile::new_temporary() {
-  // Unique among processes by the first number, within this one by the second.
+  // Not the process's number: in a container that is the same each time.
   static std::atomic<int> count{0};
-  return std::string(kTemporary) + std::to_string(getpid()) + "-" + std::to_string(count++);
+  return std::string(kTemporary) + in_hex(random_bytes(8)) + "-" + std::to_string(count++);
 }
 
 bool NewFile::is_temporary(const std::string& name) {
   if (!name.starts_with(kTemporary)) return false;
   const std::string_view rest = std::string_view(name).substr(kTemporary.size());
   const std::size_t dash = rest.find('-');
-  return dash != std::string_view::npos && parse_int(rest.substr(0, dash)).value_or(-1) >= 0 &&
+  return dash != std::string_view::npos && dash > 0 && rest.find_first_not_of("0123456789abcdef") == dash &&
          parse_int(rest.substr(dash + 1)).value_or(-1) >= 0;
 }
 

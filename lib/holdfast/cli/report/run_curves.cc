@@ -38,8 +38,9 @@ class Reading {
     const auto step = line.integer("step");
     const std::string name = line.text("name");
     const auto number = parse_double(line.text("value"));
-    if (!step || name.empty() || !number || !counts(*step)) return;
-    const std::string shown = printable(name, 60);
+    // An evaluation of the step that it resumed from came again, or was its first.
+    if (!step || name.empty() || !number || !(counts(*step) || *step == from_)) return;
+    const std::string shown = printable(name, 100);
     auto found = curves_.measured.find(shown);
     if (found == curves_.measured.end()) {
       // A program may report its values under ever new names.

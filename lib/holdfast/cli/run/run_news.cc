@@ -28,7 +28,7 @@ RunNews read_run_news(const std::filesystem::path& directory, AttemptNumber sinc
       return news;
     }
     const AttemptWord& newest = news.attempts.front();
-    const LedgerLife life = read_life(newest.attempt, *run);
+    const LedgerLife life = read_life(newest.attempt, *run, kLedgerEnds);
     std::optional<WallTime> sign = life.last_wall;
     // Written at different times: the newest counts. The ledger is silent while a checkpoint is written.
     const auto also = [&sign](std::optional<WallTime> told) {

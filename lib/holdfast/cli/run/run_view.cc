@@ -12,8 +12,6 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// The first and the last MiB of a ledger: the start, and minutes of the fastest training.
-constexpr std::uint64_t kMostOfLedger = 2 << 20;
 // Opening one costs a read of its index from the device.
 constexpr std::size_t kMostExamined = 8;
 
@@ -83,7 +81,7 @@ RunView look_at_run(const std::filesystem::path& directory, const Clock& clock) 
     view.newest = std::move(words.front());
     view.process = process_of(view.newest.claimant);
     if (const auto ledger = ledger_of(*run, view.newest.attempt)) {
-      view.life = read_life(view.newest.attempt, *ledger, kMostOfLedger);
+      view.life = read_life(view.newest.attempt, *ledger, kLedgerEnds);
     }
     view.progress = read_progress(*run, view.newest.attempt);
     view.restarts = attempts_before(*run, view.newest.attempt);

@@ -94,6 +94,7 @@ void FusedOptimizer<Torch, Options, Kernel>::add_param_group(const torch::optim:
   // The base class has added the group already.
   try {
     internal::require_each_once(*this, Kernel::kName);
+    Kernel::check(internal::options_of<Options>(this->param_groups().back(), Kernel::kName));
   } catch (...) {
     this->param_groups().pop_back();
     throw;

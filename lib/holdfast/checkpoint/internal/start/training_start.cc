@@ -20,6 +20,7 @@ void TrainingStart::require_open(const char* call) const {
 
 void TrainingStart::claim(int world_size, const BeforeClaim& before_claim) {
   run_.started = start_run(run_, wait_, finder_, standby_, world_size, before_claim);
+  others_load_ = world_size > 1;
   telling_errors([&] { begin(); },
                  [&](const Error& error) {
                    const bool superseded = error.exit_code() == ExitCode::superseded;
@@ -93,7 +94,7 @@ void TrainingStart::learn_lives() noexcept {
   try {
     const auto run_directory = run_.file_system.open_directory(run_.options.directory, false);
     if (!run_directory) return;
-    driver_.learn_lives(machine_lives(read_lives(*run_directory), boot_id()));
+    driver_.learn_lives(machine_lives(read_lives(*run_directory, kLedgerEnds), boot_id()));
   } catch (const std::exception& error) {
     log_warning("the save interval is chosen without earlier attempts: {}", what_of(error));
   }
@@ -125,9 +126,10 @@ bool TrainingStart::tell_progress(RunProgress& now) const {
   const RunFigures figures = run_.book->figures();
   const NextSave next = driver_.next_save();
   const std::optional<Duration> writing = writer.writing_for();
-  now.phase = run_.ledger.pausing()  ? TrainingPhase::pausing
-              : driver_.evaluating() ? TrainingPhase::evaluating
-                                     : TrainingPhase::training;
+  now.phase = others_load_            ? TrainingPhase::starting
+              : run_.ledger.pausing() ? TrainingPhase::pausing
+              : driver_.evaluating()  ? TrainingPhase::evaluating
+                                      : TrainingPhase::training;
   now.step = run_.book->step();
   now.last_step = heartbeat_.last_step();
   now.loss = run_.losses.newest();
@@ -190,7 +192,9 @@ void TrainingStart::hear_home(const HomeRecord& record) const {
 // Called on the writer's thread.
 Ledger::Sample TrainingStart::sample() const {
   Ledger::Sample sample{.step = run_.book->step(),
-                        .evaluating = driver_.evaluating(),
+                        .phase = others_load_           ? "start"
+                                 : driver_.evaluating() ? "evaluation"
+                                                        : "",
                         .figures = run_.book->figures(),
                         .sources = {}};
   for (const auto& heard : run_.monitor.sources()) {

@@ -6,6 +6,7 @@
 // for the progress file.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "holdfast/checkpoint/internal/heartbeat.h"
@@ -44,6 +45,8 @@ class TrainingStart {
   void require_open(const char* call) const;
   // For a process that commits: finds, claims, loads, and begins.
   void claim(int world_size, const BeforeClaim& before_claim);
+  // From here on a step that stands still is no part of the start.
+  void others_have_loaded() { others_load_ = false; }
   // The loop begins with what run.started holds.
   void begin();
   bool begun() const { return begun_; }
@@ -71,6 +74,7 @@ class TrainingStart {
   StandbyWait standby_;
   StandbyWatch standby_watch_;
   bool begun_ = false;
+  std::atomic<bool> others_load_{false};
 };
 
 }}}  // namespace holdfast::v0_2::internal
