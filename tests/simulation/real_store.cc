@@ -126,6 +126,7 @@ std::optional<RealStore::Image> RealStore::start(bool damages) {
   claimed_ = life_->store.attempt();
   rivals_step_.reset();
   failing_ = directory_failed_ = false;
+  in_doubt_.clear();
   for (const std::string& name : disk_.names(test::kRun)) {
     check_(Promise::store_starts, !name.starts_with("tmp-"), "a temporary file of an older attempt stays");
   }
@@ -240,7 +241,6 @@ Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
   if (life_->store.holds(image.step)) return Outcome::durable;
   const std::string name = checkpoint_name({.attempt = life_->store.attempt(), .step = image.step});
   const bool late = rivals_step_.has_value();
-  const bool directory_failed = directory_failed_;
   files_.clear_log();
   bool other_bytes = false;
   std::uint64_t calls = draw(kCallsOfACommit + 1);
@@ -282,9 +282,7 @@ Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
   check_(Promise::store_obeys_newer_claims, !by_rival || rivals_step_, "superseded, and no attempt is newer");
   check_(Promise::store_reads_what_was_written, !durable || !other_bytes,
          "a device keeps other bytes, and a commit succeeds");
-  check_(Promise::store_obeys_failures, !durable || !directory_failed,
-         "a commit after a failed fsync of the directory");
-  check_calls(durable);
+  check_calls(durable, name);
   failing_ = failing_ || fails;  // it may refuse all later ones
   check_(Promise::store_commits, error.empty() || failing_, error.c_str());
   if (superseded && !rivals_step_) start_rival();
@@ -301,9 +299,11 @@ void RealStore::plan_failure() {
 }
 
 // Of the last write.
-void RealStore::check_calls(bool durable) {
+void RealStore::check_calls(bool durable, const std::string& name) {
   std::set<std::string> not_synced;
   bool failed = false;
+  bool replaced = false;
+  const bool in_doubt = in_doubt_.count(name) != 0;
   for (const Operation& operation : files_.log()) {
     const bool checkpoint = is_temporary(operation.path);
     if (checkpoint && operation.kind == Op::sync_file) {
@@ -312,15 +312,26 @@ void RealStore::check_calls(bool durable) {
       if (operation.failed) not_synced.insert(operation.path);
     }
     if (operation.kind == Op::rename_over) {
-      check_(Promise::store_obeys_failures, !operation.to.starts_with("step-"),
+      // After a failure the attempt's own name may be in doubt.
+      check_(Promise::store_obeys_failures,
+             !operation.to.starts_with("step-") || (failing_ && operation.to == name),
              "a rename could replace a checkpoint");
     }
-    if (!operation.failed) continue;
+    if (!operation.failed) {
+      replaced = replaced || (operation.kind == Op::rename_over && operation.to == name);
+      if (operation.kind == Op::open_directory && operation.path == test::kRun) directory_failed_ = false;
+      continue;
+    }
     failed = failed || (checkpoint && (operation.kind == Op::write || operation.kind == Op::sync_file ||
                                        operation.kind == Op::close));
-    directory_failed_ =
-        directory_failed_ || (operation.kind == Op::sync_directory && operation.path == test::kRun);
+    if (operation.kind != Op::sync_directory || operation.path != test::kRun) continue;
+    directory_failed_ = true;
+    if (disk_.exists(test::in_run(name))) in_doubt_.insert(name);
   }
+  check_(Promise::store_obeys_failures, !durable || !directory_failed_,
+         "a commit after a failed fsync of the directory, which nobody opened anew");
+  check_(Promise::store_obeys_failures, !durable || !in_doubt || replaced,
+         "a commit believes a name that a failed fsync of the directory could not write");
   check_(Promise::store_obeys_failures, !durable || !failed,
          "a commit succeeds although a call on its file failed");
 }

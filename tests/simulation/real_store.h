@@ -55,7 +55,7 @@ class RealStore {
   void start_in_bad_weather();
   void start_where_nothing_is_readable(const std::set<FileId>& good);
   void plan_failure();
-  void check_calls(bool durable);
+  void check_calls(bool durable, const std::string& name);
 
   std::uint64_t chance_;
   const Check check_;
@@ -72,6 +72,7 @@ class RealStore {
   std::optional<std::int64_t> rivals_step_;  // a newer attempt has begun with this step; -1: with nothing
   bool rival_before_rename_ = false, rival_before_end_ = false;  // of the last write
   bool failing_ = false, directory_failed_ = false;              // a call of this life
+  std::set<std::string> in_doubt_;  // names that a failed fsync of the directory could not write
 };
 
 }  // namespace holdfast::simulation

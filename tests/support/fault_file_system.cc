@@ -206,7 +206,12 @@ class FaultDirectory final : public Directory {
                        [&] { return inner_->unlink_lazily(name, blocks); });
   }
   void sync() override {
-    state_->run({.kind = Op::sync_directory, .path = path(), .mutating = true}, [&] { inner_->sync(); });
+    state_->run(
+        {.kind = Op::sync_directory, .path = path(), .mutating = true}, [&] { inner_->sync(); },
+        [&](const FaultOptions& options) {
+          auto* const memory = dynamic_cast<LosesUnsynced*>(inner_.get());
+          if (options.loses_names && memory != nullptr) memory->lose_unsynced();
+        });
   }
 
  private:

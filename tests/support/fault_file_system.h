@@ -55,6 +55,7 @@ struct Operation {
 struct FaultOptions {
   bool for_ever = false;     // also all later operations of its kind
   bool short_write = false;  // first writes half of the bytes
+  bool loses_names = false;  // a failed sync of a directory: no later one makes its unsynced names durable
   bool after = false;        // does the operation, then fails: the caller does not know that it happened
 };
 

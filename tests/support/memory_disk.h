@@ -35,6 +35,7 @@ struct Inode {
   Bytes durable_data = data;
   Names names;  // directories
   Names durable_names;
+  Names lost_names;  // dropped by a failed sync: a later sync does not write them
 
   // The data for changes in place; makes a copy if others share it.
   std::vector<std::byte>& writable();

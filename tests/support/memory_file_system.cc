@@ -142,7 +142,7 @@ class MemoryBlocks final : public HeldBlocks {
   std::uint64_t bytes_;
 };
 
-class MemoryDirectory final : public Directory {
+class MemoryDirectory final : public Directory, public LosesUnsynced {
  public:
   MemoryDirectory(DiskPtr disk, InodePtr inode, std::string path)
       : disk_(std::move(disk)),
@@ -254,7 +254,22 @@ class MemoryDirectory final : public Directory {
 
   void sync() override {
     const Lock lock(disk_->mutex);
+    const auto is_lost = [&](const auto& name) {
+      const auto lost = inode_->lost_names.find(name.first);
+      return lost != inode_->lost_names.end() && lost->second == name.second;
+    };
     inode_->durable_names = inode_->names;
+    std::erase_if(inode_->durable_names, is_lost);
+  }
+
+  void lose_unsynced() override {
+    const Lock lock(disk_->mutex);
+    for (const auto& [name, inode] : inode_->names) {
+      const auto durable = inode_->durable_names.find(name);
+      if (durable == inode_->durable_names.end() || durable->second != inode) {
+        inode_->lost_names.insert_or_assign(name, inode);
+      }
+    }
   }
 
  private:

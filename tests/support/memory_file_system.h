@@ -23,8 +23,8 @@
 
 namespace holdfast::test {
 
-// Implemented by files of a MemoryFileSystem: drops unsynced data from the page cache, as Linux does after a
-// failed fsync.
+// Implemented by files and directories of a MemoryFileSystem: what a failed fsync may do. Linux drops unsynced
+// data from the page cache. An unsynced name stays visible, but no later sync makes it durable.
 class LosesUnsynced {
  public:
   virtual ~LosesUnsynced() = default;

@@ -28,8 +28,7 @@ AttemptNumber attempt_in_attempts(std::string_view name) {
 }
 
 // The claim exists already. A full disk must not stop a run that could make space.
-void sign(File& claim, const std::string& by) {
-  const std::string text = claim_text(by);
+void sign(File& claim, const std::string& text, const std::string& by) {
   try {
     claim.write_at(std::as_bytes(std::span(text)), 0);
     // A run's claim needs no sync: only its existence counts.
@@ -87,7 +86,9 @@ AttemptNumber Attempt::claim_next(const std::string& by, AttemptNumber only, Att
   highest_own_ = number;  // it exists and is ours, even if what follows fails
   // Durable before the caller sweeps: after a crash the number must still be taken (rule 6). `attempts` may
   // be new too, so the second sync covers its name.
-  sign(*claim, by);
+  std::string text = claim_text(by);
+  sign(*claim, text, by);
+  if (text_.empty()) text_ = std::move(text);  // the first claim's, whose number the attempt has
   attempts.sync();
   directory_.sync();
   return number;
@@ -97,6 +98,11 @@ AttemptNumber Attempt::claim_further(const std::string& by, AttemptNumber only, 
   check_not_superseded();
   // Without `only`, a claim that somebody else made since the check is lower: that attempt is superseded.
   return claim_next(by, only, least);
+}
+
+bool Attempt::lies_in(Directory& attempts) const {
+  const auto found = internal::read_small(attempts, claim_name(number_), internal::kLongestRecord);
+  return found && text_.starts_with(*found);  // nobody syncs it, so it may be empty or torn
 }
 
 void Attempt::check_not_superseded() {

@@ -1,7 +1,7 @@
 // One process life of a run, and the fence around it: the claim `attempts/<n>`. Claim numbers only grow, and
 // the highest claim owns the directory. An attempt that sees a higher claim than its own is superseded for
 // good. Only the existence of a claim counts. Its content (claim.h) is for people and wrappers, and may be
-// empty or torn.
+// empty or torn; lies_in() alone compares it.
 //
 // Errors: IoError; RefusedError if the numbers are used up or `only` is taken; SupersededError from
 // check_not_superseded(). Threads: one at a time.
@@ -47,6 +47,9 @@ class Attempt {
   // Claims one more number, `least` at least, for the same owner: from then on only higher claims than that
   // supersede. number() and the temporary files keep their number. Requires: not superseded.
   AttemptNumber claim_further(const std::string& by, AttemptNumber only, AttemptNumber least);
+  // True if the own claim lies in `attempts`. False for a claim of that number with another content: a path
+  // may lead to another run directory by now.
+  bool lies_in(Directory& attempts) const;
   // Looks for newer claims. Throws SupersededError if there is one, if the own claim is gone (somebody
   // emptied the directory), and at every later call.
   void check_not_superseded();
@@ -60,6 +63,7 @@ class Attempt {
 
   internal::RunDirectory& directory_;
   AttemptNumber number_ = 0;
+  std::string text_;            // of the claim number_
   AttemptNumber& highest_own_;  // number_, or a further claim
   std::string superseded_by_;
 };

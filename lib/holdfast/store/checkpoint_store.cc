@@ -50,6 +50,7 @@ struct CheckpointStore::State {
   // Opened late: an attempt that never writes a line leaves no file.
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
+  bool failed = false;  // the last commit or state write did
 
   State(FileSystem& files, const Clock& clock, StoreOptions given, Verifier& asked)
       : file_system(files),
@@ -82,6 +83,31 @@ struct CheckpointStore::State {
     const RetentionPlanner::Plan plan =
         planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
     housekeeper->carry_out(plan.go);
+  }
+  void open_again(Attempt& claim) {
+    auto again = RunDirectory::open(file_system, options.directory);
+    // Another volume may be there by now, or none.
+    if (!again || again->attempts() == nullptr || !claim.lies_in(*again->attempts()))
+      throw IoError("open", directory->path_of(kAttemptsDirectory), ENOENT, "is its volume mounted?");
+    if (!options.mount.empty()) check_on_mount(file_system, again->run(), options.mount);
+    *directory = std::move(*again);  // the same object: others refer to it
+    committer->doubt_names();
+    ledger.reset();
+    failed = false;
+  }
+  // Work that makes names durable. After a failure the old descriptors may be useless: a failed fsync is
+  // remembered, and a volume that was away lies behind new ones.
+  template <class Work>
+  void on_volume(const Work& work) {
+    try {
+      if (failed) open_again(*attempt);
+    } catch (const IoError&) {
+      // Somebody may have moved the directory; a descriptor that is sound still finds it.
+      if (!directory->sound()) throw;
+    }
+    failed = true;
+    work();
+    failed = false;
   }
   Attempt& claimed(const char* call) {
     if (!attempt) throw Error(std::string(call) + " before claim()");
@@ -198,7 +224,8 @@ CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   State& s = *state_;
   // Without the sweep an older attempt could still rename a file into the run directory (rule 6).
   if (!s.recovered) throw Error("commit() before recover()");
-  CheckpointInfo checkpoint = s.committer->commit(request);
+  CheckpointInfo checkpoint;
+  s.on_volume([&] { checkpoint = s.committer->commit(request); });
   s.planner.wrote(checkpoint);
   return checkpoint;
 }
@@ -247,16 +274,7 @@ RetentionReport CheckpointStore::prune() {
 
 void CheckpointStore::check_claim() { state_->claimed("check_claim()").check_not_superseded(); }
 
-void CheckpointStore::open_again() {
-  State& s = *state_;
-  const std::string claim = claim_name(s.claimed("open_again()").number());
-  auto again = RunDirectory::open(s.file_system, s.options.directory);
-  // Another volume may be there by now, or none.
-  if (!again || again->attempts() == nullptr || !again->attempts()->status(claim))
-    throw IoError("open", s.directory->path_of(kAttemptsDirectory), ENOENT, "is its volume mounted?");
-  if (!s.options.mount.empty()) check_on_mount(s.file_system, again->run(), s.options.mount);
-  *s.directory = std::move(*again);  // the same object: others refer to it
-}
+void CheckpointStore::open_again() { state_->open_again(state_->claimed("open_again()")); }
 
 void CheckpointStore::sync_names() {
   state_->claimed("sync_names()");
@@ -271,7 +289,7 @@ void CheckpointStore::write_run_state(const RunState& state) {
   // A prune repeats its predecessor's state, and that names the machine that trained.
   if (own.host.empty()) own.host = host_name();
   if (own.boot_id.empty()) own.boot_id = boot_id();
-  internal::write_state(*s.directory, attempt, own);
+  s.on_volume([&] { internal::write_state(*s.directory, attempt, own); });
 }
 
 void CheckpointStore::append_ledger(const std::string& json_line) {
@@ -288,6 +306,7 @@ void CheckpointStore::append_ledger(const std::string& json_line) {
     }
     s.ledger->append(json_line);
   } catch (const std::exception& error) {
+    s.ledger.reset();  // the next line opens it anew, which ends a torn line
     // Once for each process: a full disk would otherwise log a line for every ledger line.
     if (!std::exchange(s.ledger_failed, true)) {
       log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", what_of(error));

@@ -6,8 +6,8 @@
 // only preflight() or list(); those change nothing.
 //
 // Errors: IoError (74) if the volume refuses; RefusedError (78); SupersededError (76) from any mutating call
-// once a newer claim exists; Error for calls out of order. After a failed directory fsync all later commits
-// fail, until open_again().
+// once a newer claim exists; Error for calls out of order. After a failed commit or state write, the next one
+// opens the directory anew, so a failed fsync and a volume that goes and comes back cost single saves.
 // Threads: commit, retention and state writes by one thread at a time (the writer's).
 // Durability: when commit() returns, the checkpoint survives power loss.
 #pragma once
@@ -171,9 +171,9 @@ class HOLDFAST_EXPORT CheckpointStore {
 
   // Throws SupersededError if a newer attempt has claimed the directory.
   void check_claim();
-  // For a mirror, which outlives a failed fsync and a volume that goes and comes back. Requires claim().
-  // Opens the directory anew; the claims stay this object's. IoError if the claim does not lie there. A name
-  // that was made before the failure, and is not acknowledged, must be made once more (commit.h, rule 2).
+  // Opens the directory anew; the claims stay this object's. Requires claim(). IoError if the claim does not
+  // lie there. commit() does it after a failure; a mirror also before its other calls. A copy whose name was
+  // made before, and is not acknowledged, must be made once more (commit.h, rule 2).
   void open_again();
   // Makes the names in the directory durable that were made since it was opened.
   void sync_names();

@@ -165,6 +165,10 @@ void Committer::publish(const std::string& temporary, const CommitRequest& reque
   // Only this attempt makes that name, so an earlier rename to it succeeded and a later step failed. Its
   // bytes were synced before the rename, so it counts if it still verifies.
   checkpoint = read_back(checkpoint.name, request);
+  if (!names_in_doubt_ || request.copy_of) return;
+  // The same checkpoint under a name that the next sync covers.
+  directory_.run().rename_over(temporary, checkpoint.name);
+  std::erase(temporaries_, temporary);
 }
 
 // Best effort, only for the space: the names belong to this attempt, and the next one sweeps them. A

@@ -8,10 +8,11 @@
 //  2. Order of a commit: create a temporary file whose name carries the attempt → reserve its space → write,
 //     head last → fsync, close → read back from the device → look for newer claims → rename to a unique name,
 //     never over another → fsync the directory → look again → acknowledge. Only then may retention run. A
-//     step that this attempt acknowledged is not written again. After a failed fsync of the directory this
-//     process acknowledges nothing more. A mirror opens HOME anew instead, and acknowledges what it renames
-//     after that: the kernel may have dropped a name that an fsync could not write. Such a copy is made once
-//     more, and replaces itself. [Rule2Commit.*, Crashes.*; in tests/unit/mirror Home.*, NamesInHome.*]
+//     step that this attempt acknowledged is not written again. After a failed fsync of the directory nothing
+//     is acknowledged until the directory is opened anew; then only what is renamed after that. The kernel
+//     may have dropped a name that an fsync could not write, and a later fsync says nothing about it. Such a
+//     checkpoint, or a mirror's copy, is written once more, and replaces itself. [Rule2Commit.*, Crashes.*;
+//     in tests/unit/mirror Home.*, NamesInHome.*]
 //  3. After a failed write, fsync or close the store abandons the file. It never retries an fsync.
 //     [Rule3Commit.*]
 //  4. Retention orders files as recovery does. It deletes only in its own lineage, and only files older than
@@ -85,6 +86,8 @@ class Committer {
   // Rule 14. RefusedError: this volume can never hold a checkpoint. If one lies there, an errno stays
   // IoError.
   void trial_commit(bool holds_checkpoint);
+  // The directory was opened anew: a name that was made before may be lost (rule 2).
+  void doubt_names() { names_in_doubt_ = true; }
   // What this attempt has acknowledged: the 16 highest.
   const std::map<FileId, CheckpointInfo>& acknowledged() const { return acknowledged_; }
 
@@ -110,6 +113,7 @@ class Committer {
   internal::BlockReaper& reaper_;
   const ReadBack read_back_;
   std::map<FileId, CheckpointInfo> acknowledged_;
+  bool names_in_doubt_ = false;
   std::uint64_t serial_ = 0;              // makes the name of each temporary file new
   std::vector<std::string> temporaries_;  // made by this process and not renamed
 };

@@ -136,6 +136,9 @@ void check_syncs(const std::string& run, Outcome& outcome) {
     }
     if (operation.kind == Op::sync_directory && operation.path == run && operation.failed)
       directory_failed = true;
+    // A new descriptor; what is renamed from here on can be made durable.
+    if (operation.kind == Op::open_directory && operation.path == run && !operation.failed)
+      directory_failed = false;
     if (operation.kind == Op::rename_new && directory_failed &&
         operation.to.find(".damaged") == std::string::npos) {
       outcome.false_success.push_back("a checkpoint gets its name after a failed sync of the run directory");

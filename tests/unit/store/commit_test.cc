@@ -153,23 +153,94 @@ TEST_F(Rule2Commit, ARenameNeverReplaces) {
   life.save(101);
 }
 
-TEST_F(Rule2Commit, AFailedDirectorySyncEndsAllAcknowledgement) {
+TEST_F(Rule2Commit, AFailedDirectorySyncIsFollowedByANewDescriptor) {
   life.save(100);
-  files.fail(Op::sync_directory, 1, EIO);
+  files.fail(Op::sync_directory, 1, EIO, {.loses_names = true});
   EXPECT_THROW(life.save(200), IoError);
   EXPECT_FALSE(life.store.holds(200));
   forget();
-  for (const std::int64_t step : {200, 300}) {
-    try {
-      life.save(step);
-      FAIL() << "acknowledged step " << step;
-    } catch (const IoError& error) {
-      EXPECT_EQ(error.code(), EIO);
-      EXPECT_THAT(error.what(), HasSubstr("earlier sync of the run directory failed"));
-    }
+  life.save(300);
+  const auto log = kinds(files.log());
+  EXPECT_EQ(log.front(), "open_directory") << "before the temporary file is made";
+  EXPECT_EQ(files.count(Op::sync_directory), 1);
+  EXPECT_EQ(disk.crash().get(in_run(name_of_step(300, 1))), toy_bytes(life.toy(300)));
+  EXPECT_FALSE(disk.crash().exists(in_run(name_of_step(200, 1)))) << "no later sync makes it durable";
+  EXPECT_FALSE(life.store.holds(200));
+}
+
+TEST_F(Rule2Commit, ANameThatASyncCouldNotWriteIsMadeOnceMore) {
+  files.fail(Op::sync_directory, 1, EIO, {.loses_names = true});
+  EXPECT_THROW(life.save(100), IoError);
+  ASSERT_TRUE(disk.exists(in_run(name_of_step(100, 1))));
+  std::vector<std::string> gone;
+  files.set_hook([&](const Operation& operation) {
+    if (operation.kind == Op::unlink) gone.push_back(operation.path);
+  });
+  life.save(100);
+  EXPECT_EQ(disk.crash().get(in_run(name_of_step(100, 1))), toy_bytes(life.toy(100)));
+  EXPECT_THAT(gone, IsEmpty()) << "the name never goes away";
+}
+
+TEST_F(Rule2Commit, WhileTheDirectoryCannotBeOpenedNothingIsTouched) {
+  life.save(100);
+  files.fail(Op::sync_directory, 1, EIO);
+  EXPECT_THROW(life.save(200), IoError);
+  forget();
+  files.fail(Op::open_directory, 1, ENOTCONN, {.for_ever = true});
+  EXPECT_THROW(life.save(300), IoError);
+  EXPECT_THAT(files.mutations(), IsEmpty());
+  files.clear_faults();
+  life.save(300);
+}
+
+// The volume is gone, and another run lies under the path.
+TEST_F(Rule2Commit, AnotherRunUnderThePathIsNotTaken) {
+  files.fail(Op::sync_directory, 1, EIO);
+  EXPECT_THROW(life.save(100), IoError);
+  MemoryFileSystem ours = std::exchange(disk, MemoryFileSystem());
+  {
+    Life other(disk);
+    other.start();
+    other.save(50);
   }
-  life.store.apply_retention();
-  EXPECT_THAT(files.mutations(), IsEmpty()) << "no second fsync, and nothing else";
+  disk.put(in_run("attempts/1"), "{\"host\":\"another\"}\n");
+  EXPECT_THROW(life.save(200), IoError);
+  EXPECT_THAT(checkpoints(disk), ElementsAre(name_of_step(50, 1)));
+  disk = std::move(ours);
+  life.save(200);
+}
+
+TEST_F(Rule2Commit, AStateIsWrittenAgainAfterItsDirectoryFailed) {
+  files.fail(Op::sync_directory, 1, EIO);
+  EXPECT_THROW(life.store.write_run_state({.phase = RunPhase::running}), IoError);
+  forget();
+  life.store.write_run_state({.phase = RunPhase::complete, .step = 7});
+  EXPECT_EQ(kinds(files.log()).front(), "open_directory") << "a descriptor remembers a failed fsync";
+  auto crashed = disk.crash();
+  EXPECT_EQ(read_run_state(*crashed.open_directory(kRun, false))->step, 7);
+}
+
+// A FUSE mount whose program died: each call on the old descriptors fails, also when the mount is back.
+TEST_F(Rule2Commit, AVolumeThatComesBackBehindNewDescriptorsIsUsedAgain) {
+  life.round(100);
+  bool dead = true;
+  files.set_hook([&](const Operation& operation) {
+    if (operation.kind == Op::open_directory) dead = false;
+    if (dead) throw IoError(std::string(name_of(operation.kind)), operation.path, ENOTCONN);
+  });
+  EXPECT_THROW(life.save(200), IoError);
+  life.store.append_ledger(R"({"lost":1})");
+  life.round(300);
+  EXPECT_THAT(disk.get_text(in_run(ledger_name(1))), HasSubstr(R"({"step":300})"));
+  EXPECT_TRUE(disk.crash().exists(in_run(name_of_step(300, 1))));
+}
+
+// What somebody moved is still there for its descriptor, if no fsync has failed on it.
+TEST_F(Rule2Commit, ADirectoryThatWasMovedIsUsedOn) {
+  files.fail(Op::sync_file, 1, EIO);
+  EXPECT_THROW(life.save(100), IoError);
+  files.fail(Op::open_directory, 1, ENOENT, {.for_ever = true});
+  life.save(200);
 }
 
 TEST_F(Rule2Commit, AStepThatWasRenamedButNotAcknowledgedIsTakenOver) {

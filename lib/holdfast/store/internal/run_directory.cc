@@ -57,8 +57,8 @@ void RunDirectory::require_sound() const {
   if (!broken_) return;
   throw IoError(
       "fsync", path(), broken_code_,
-      "an earlier sync of the run directory failed, so nothing more can be trusted to be durable in "
-      "this process; check the volume and start again");
+      "an earlier sync of the run directory failed, so nothing more can be made durable until it is opened "
+      "again");
 }
 
 std::optional<std::string> read_small(Directory& directory, const std::string& name, std::uint64_t limit) {

@@ -1,7 +1,8 @@
 // An open run directory with its `attempts` directory. It remembers a failed fsync.
 //
 // Errors: IoError; RefusedError if `attempts` is a symbolic link or a file. Threads: one at a time.
-// Durability: sync() covers every name in the run directory; after one failure it never succeeds again.
+// Durability: sync() covers every name in the run directory; after one failure it never succeeds again. A new
+// object can sync what is named after it was opened.
 #pragma once
 
 #include <cstdint>
