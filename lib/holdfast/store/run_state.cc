@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "holdfast/base/json.h"
@@ -19,6 +20,25 @@ constexpr std::array<std::pair<RunPhase, const char*>, 6> kPhases{{{RunPhase::st
                                                                    {RunPhase::interrupted, "interrupted"},
                                                                    {RunPhase::failed, "failed"},
                                                                    {RunPhase::superseded, "superseded"}}};
+
+// A program's exception may have any length, and a record longer than kLongestRecord has no reader.
+constexpr std::size_t kLongestReason = 8 << 10;
+constexpr std::size_t kLongestOther = 512;  // file, host, boot id, time
+constexpr std::string_view kCut = " … ";
+// JSON writes a control character as six bytes. Names and numbers have less than 2 KiB.
+static_assert(6 * (kLongestReason + 4 * kLongestOther) + (2 << 10) <= internal::kLongestRecord);
+
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+// Without its middle, if it is too long: the end may be kHandedOver.
+std::string fitting(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t head = most / 2;
+  std::size_t tail = text.size() - most / 2 + kCut.size();
+  while (head > 0 && continues_character(text[head])) --head;
+  while (tail < text.size() && continues_character(text[tail])) ++tail;
+  return text.substr(0, head).append(kCut).append(text, tail);
+}
 
 std::optional<RunPhase> phase_named(const std::string& name) {
   for (const auto& [phase, text] : kPhases) {
@@ -88,13 +108,13 @@ std::string to_json(const RunState& state) {
   put("phase", json_text(word_of(state.phase)));
   put("step", std::to_string(state.step));
   put("durable_step", std::to_string(state.durable_step));
-  put("checkpoint", json_text(state.checkpoint));
+  put("checkpoint", json_text(fitting(state.checkpoint, kLongestOther)));
   if (state.home_step >= 0) put("home_step", std::to_string(state.home_step));
-  put("reason", json_text(state.reason));
+  put("reason", json_text(fitting(state.reason, kLongestReason)));
   put("exit_code", std::to_string(state.exit_code));
-  put("host", json_text(state.host));
-  put("boot_id", json_text(state.boot_id));
-  put("time", json_text(state.time));
+  put("host", json_text(fitting(state.host, kLongestOther)));
+  put("boot_id", json_text(fitting(state.boot_id, kLongestOther)));
+  put("time", json_text(fitting(state.time, kLongestOther)));
   if (state.copy_of != 0) put("copy_of", std::to_string(state.copy_of));
   if (state.saves != 0) {
     put("saves", std::to_string(state.saves));

@@ -46,6 +46,7 @@ struct RunState {
   std::int64_t most_risk_ms = 0;  // maximum of the work that a crash would have lost, as time
 };
 
+// A text that is too long for the record loses its middle.
 HOLDFAST_EXPORT std::string to_json(const RunState& state);
 HOLDFAST_EXPORT std::optional<RunState> run_state_from_json(
     const std::string& text);  // nullopt: torn, empty or foreign

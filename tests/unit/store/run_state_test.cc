@@ -57,6 +57,27 @@ TEST_F(Rule10State, BytesThatAreNoTextAreWrittenAllTheSame) {
   EXPECT_TRUE(run_state_from_json(to_json(state)));
 }
 
+// An exception's text may hold a compiler's output. Each state must have readers, whatever it says.
+TEST_F(Rule10State, ATextOfAnyLengthIsWrittenAndRead) {
+  Life life(disk);
+  life.start();
+  for (const char* const part : {"x", "\x1b", "\xff", "\xe2\x82\xac"}) {
+    std::string text;
+    while (text.size() < 200000) text += part;
+    RunState state = full_state();
+    state.reason = "nvrtc: " + text + "; " + kHandedOver;
+    state.checkpoint = state.host = state.boot_id = state.time = text;
+    life.store.write_run_state(state);
+    const auto back = read();
+    ASSERT_TRUE(back) << part;
+    EXPECT_EQ(back->phase, RunPhase::interrupted);
+    EXPECT_THAT(back->reason, testing::StartsWith("nvrtc: "));
+    EXPECT_THAT(back->reason, testing::EndsWith(kHandedOver));
+    EXPECT_LE(back->reason.size(), 3 * 8192u) << "a byte that is no text becomes three";
+    EXPECT_EQ(to_json(*back).size(), to_json(*run_state_from_json(to_json(*back))).size());
+  }
+}
+
 // A file server without its reply cache answers a repeated RENAME with ENOENT.
 TEST_F(Rule10State, ARenameThatHappenedAndSaysNoSuchFileIsNoSuccessor) {
   for (const int nth : {1, 2}) {  // the attempt's own file, and the copy
