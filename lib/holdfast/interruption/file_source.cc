@@ -7,6 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "holdfast/base/error.h"
@@ -19,6 +21,10 @@ namespace {
 constexpr Duration kFileInterval = std::chrono::seconds(1);
 // A half-written file is looked at again soon; a writer needs milliseconds.
 constexpr Duration kSecondLook = std::chrono::milliseconds(100);
+// A local disk answers at once. Longer than this the training thread does not wait at the start.
+constexpr int kPatienceMs = 500;
+// Polls without an answer until people hear of it: as many seconds.
+constexpr int kHungAfter = 10;
 // 20 looks of 100 ms: after 2 s the content counts, half written or not.
 constexpr int kMostDoubts = 20;
 
@@ -66,8 +72,10 @@ FileSource::FileSource(const std::filesystem::path& path, Clock& clock) : clock_
 }
 
 std::vector<Notice> FileSource::poll() {
-  Content content;
-  const Seen seen = read_file(content);
+  std::optional<Look> found = look();
+  if (!found) return {};
+  const Seen seen = found->seen;
+  Content& content = found->content;
   if (seen != Seen::content) {
     doubtful_.reset();
     doubts_ = 0;
@@ -110,39 +118,62 @@ std::vector<Notice> FileSource::gone(const char* how) const {
   return {{"file", NoticeKind::withdrawn, std::nullopt, how}};
 }
 
-FileSource::Seen FileSource::read_file(Content& content) {
-  const auto refused = [&](int code) {
-    if (!is_absence(code)) {
-      say_once("cannot be read: " + std::string(text_of(code)));
-      return Seen::unknown;
+std::optional<FileSource::Look> FileSource::look() {
+  if (!looking_) {
+    try {
+      looking_.emplace([path = path_] {
+        try {
+          return read_file(path);
+        } catch (const std::exception&) {  // no memory
+          return Look();
+        }
+      });
+    } catch (const std::system_error& error) {
+      say_once("is not read, because no thread can be made: " + std::string(error.what()));
+      return Look();
     }
+    for (int ms = 0; ms < kPatienceMs && !looking_->ready(); ++ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  if (!looking_->ready()) {
+    if (++unanswered_ == kHungAfter) say_once("cannot be read: its file system does not answer");
+    return std::nullopt;
+  }
+  Look look = looking_->take();
+  looking_.reset();
+  unanswered_ = 0;
+  if (!look.remark.empty()) say_once(look.remark);
+  if (look.seen == Seen::content) said_.clear();  // the next problem is worth a log line again
+  return look;
+}
+
+FileSource::Look FileSource::read_file(const std::filesystem::path& path) {
+  const auto refused = [&](int code) -> Look {
+    if (!is_absence(code)) return {.remark = "cannot be read: " + std::string(text_of(code))};
     struct stat folder {};
-    const std::filesystem::path parent = path_.parent_path();
+    const std::filesystem::path parent = path.parent_path();
     // A missing folder is often a misspelt one, so it is worth a line; a missing file is the normal case.
-    if (stat(parent.c_str(), &folder) != 0) {
-      say_once("is watched, although there is no folder " + parent.native() + " yet");
-    }
-    return Seen::absent;
+    const bool misspelt = stat(parent.c_str(), &folder) != 0;
+    return {.seen = Seen::absent,
+            .remark = misspelt ? "is watched, although there is no folder " + parent.native() + " yet" : ""};
   };
 
   // Links are followed, because mounted volumes of Kubernetes consist of them.
   struct stat status {};
   // Looks before it opens: opening a pipe or a device may block, or have an effect.
-  if (stat(path_.c_str(), &status) != 0) return refused(errno);
-  if (!S_ISREG(status.st_mode)) {
-    say_once("is no plain file and is not read");
-    return Seen::unknown;
-  }
+  if (stat(path.c_str(), &status) != 0) return refused(errno);
+  if (!S_ISREG(status.st_mode)) return {.remark = "is no plain file and is not read"};
   // The path may have become a pipe meanwhile; O_NONBLOCK keeps the open from blocking.
-  const Descriptor file(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) return refused(errno);
   if (fstat(file.get(), &status) != 0) return refused(errno);
-  if (!S_ISREG(status.st_mode)) return Seen::unknown;
-  if (const int code = read_start(file.get(), content.text); code != 0) return refused(code);
-  content.inode = status.st_ino;
-  content.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  said_.clear();  // the next problem is worth a log line again
-  return Seen::content;
+  if (!S_ISREG(status.st_mode)) return {};
+  Look look{.seen = Seen::content};
+  if (const int code = read_start(file.get(), look.content.text); code != 0) return refused(code);
+  look.content.inode = status.st_ino;
+  look.content.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  return look;
 }
 
 void FileSource::say_once(const std::string& what) {

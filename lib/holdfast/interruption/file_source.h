@@ -8,8 +8,9 @@
 // or says that nothing is coming, an earlier interruption is `withdrawn`. The source never writes or deletes
 // the file. docs/interruption_sources.md#the-notice-file has the timing, and the cases that are only logged.
 //
-// Errors: the constructor throws UsageError for an empty path. poll() throws only bad_alloc, and then reports
-// its news at the next call. Threads: as source.h says.
+// A file system that hangs blocks a thread of its own, never poll(). Errors: the constructor throws UsageError
+// for an empty path. poll() throws only bad_alloc, and then reports its news at the next call. Threads: as
+// source.h says; block signals before the first poll().
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "holdfast/base/thread/lookup.h"
 #include "holdfast/interruption/source.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -38,8 +40,14 @@ class FileSource final : public Source {
     bool operator==(const Content&) const = default;
   };
   enum class Seen { content, absent, unknown };
+  struct Look {
+    Seen seen = Seen::unknown;
+    Content content;
+    std::string remark;  // for people; empty: none
+  };
 
-  Seen read_file(Content& content);
+  static Look read_file(const std::filesystem::path& path);
+  std::optional<Look> look();  // nullopt: no answer yet
   std::vector<Notice> gone(const char* how) const;
   void say_once(const std::string& what);
 
@@ -50,6 +58,8 @@ class FileSource final : public Source {
   int doubts_ = 0;                   // polls since `doubtful_` was first seen
   bool coming_ = false;              // an interruption was reported and not withdrawn
   std::string said_;
+  std::optional<Lookup<Look>> looking_;
+  int unanswered_ = 0;  // polls since looking_ began
 };
 
 }}  // namespace holdfast::v0_2

@@ -1,18 +1,34 @@
 // A notice file on a real disk, looked at with a clock that stands still.
 #include "holdfast/interruption/file_source.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstring>
+#include <thread>
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/text.h"
 #include "holdfast/interruption/monitor.h"
 #include "support/fake_clock.h"
 #include "support/subprocess.h"
+
+namespace {
+std::atomic<bool> server_is_gone{false};
+}
+
+// In front of the C library's, for this program: a hard network mount without its server.
+extern "C" int stat(const char* name, struct stat* found) {
+  while (server_is_gone && std::strstr(name, "/far/") != nullptr)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, name, found, 0));
+}
 
 namespace holdfast::test { namespace {
 
@@ -311,6 +327,47 @@ TEST_F(NoticeSource, TheMonitorHearsItAndKeepsTheEarliestTime) {
   EXPECT_EQ(monitor.notices().back().kind, NoticeKind::withdrawn);
   monitor.stop();  // a notice counts before its line is written
   EXPECT_THAT(log(), HasSubstr("holdfast: notice (file): the notice file is gone\n"));
+}
+
+class HungNoticeFile : public NoticeSource {
+ protected:
+  HungNoticeFile() { fs::create_directory(folder_.path() / "far"); }
+  ~HungNoticeFile() override { server_is_gone = false; }
+  // Within some seconds.
+  template <class Condition>
+  static bool soon(const Condition& condition) {
+    for (int ms = 0; ms < 20000 && !condition(); ms += 10) std::this_thread::sleep_for(10ms);
+    return condition();
+  }
+  const fs::path far_ = folder_.path() / "far" / "notice";
+};
+
+TEST_F(HungNoticeFile, HoldsNeitherTheStartNorTheEnd) {
+  server_is_gone = true;
+  std::atomic<int> steps{0};
+  std::thread life([&] {
+    Monitor monitor(clock_);
+    monitor.add(std::make_unique<FileSource>(far_, clock_));
+    monitor.start();
+    ++steps;
+    monitor.stop();
+    ++steps;
+  });
+  EXPECT_TRUE(soon([&] { return steps == 2; })) << steps << " of start and end returned";
+  server_is_gone = false;
+  life.join();
+}
+
+TEST_F(HungNoticeFile, IsHeardWhenItsServerComesBackAndLoggedBefore) {
+  FileSource source(far_, clock_);
+  server_is_gone = true;
+  for (int poll = 0; poll < 12; ++poll) EXPECT_TRUE(source.poll().empty());
+  write_text(far_, R"({"action": "terminate"})");
+  server_is_gone = false;
+  std::size_t heard = 0;
+  EXPECT_TRUE(soon([&] { return (heard += source.poll().size()) == 1; }));
+  EXPECT_TRUE(source.poll().empty());
+  EXPECT_THAT(log(), HasSubstr("its file system does not answer"));
 }
 
 }}  // namespace holdfast::test
