@@ -46,7 +46,9 @@ void check_ring(const std::string& text) {
     ring.push(step, loss);
     if (loss == loss) pushed[step] = loss;
   }
-  const auto read = losses_in(ring.drain());
+  std::vector<std::string> lines;
+  ring.drain([&](const std::string& line) { lines.push_back(line); });
+  const auto read = losses_in(lines);
   require(read.size() == pushed.size(), "losses lost in the ledger");
   for (const auto& [at, loss] : pushed) {
     require(read.contains(at) && bits_hex(read.at(at)) == bits_hex(loss), "a loss with other bits");

@@ -105,6 +105,11 @@ void Ledger::stall(std::string_view what, Duration took) noexcept {
 }
 
 void Ledger::drain(const Write& write) {
+  // Nothing is understood that stands before it.
+  if (!start_.empty()) {
+    write(start_);
+    start_.clear();
+  }
   std::string text;
   // Stops at a slot whose producer has taken a number but has not finished: its line keeps its place.
   while (true) {
@@ -167,16 +172,16 @@ void Ledger::tell_sources(const std::vector<SourceReport>& sources, const Write&
   }
 }
 
-std::string Ledger::start_line(const LedgerStart& start) const {
-  return std::string(stamped("start")
-                         .number("attempt", start.attempt)
-                         .number("step", start.step)
-                         .number("from_attempt", start.from_attempt)
-                         .milliseconds("startup_ms", start.startup)
-                         .milliseconds("resume_ms", start.resume)
-                         .text("boot", start.boot)
-                         .text("host", start.host)
-                         .done());
+void Ledger::start(const LedgerStart& start) {
+  start_ = std::string(stamped("start")
+                           .number("attempt", start.attempt)
+                           .number("step", start.step)
+                           .number("from_attempt", start.from_attempt)
+                           .milliseconds("startup_ms", start.startup)
+                           .milliseconds("resume_ms", start.resume)
+                           .text("boot", start.boot)
+                           .text("host", start.host)
+                           .done());
 }
 
 void Ledger::end(const LedgerEnd& end, const Write& write) {

@@ -85,7 +85,7 @@ class Ledger {
   // Writes all lines so far, oldest first. If `write` throws, the exception passes and the line stays.
   void drain(const Write& write);
   // Lines that bypass the ring: the first line, and the last one after everything that waits.
-  std::string start_line(const LedgerStart& start) const;
+  void start(const LedgerStart& start);
   void end(const LedgerEnd& end, const Write& write);
   // The members that every commit line carries, with a leading comma.
   std::string commit_members(SteadyTime boundary, Duration waited) const;
@@ -106,6 +106,7 @@ class Ledger {
   alignas(64) std::atomic<std::int64_t> dropped_{0};
   std::atomic<bool> pausing_{false};
 
+  std::string start_;  // until it is written
   // Used by the draining thread alone.
   std::uint64_t read_ = 0;
   std::int64_t dropped_told_ = 0;

@@ -62,8 +62,7 @@ std::optional<double> LossRing::newest() const noexcept {
   return newest_.load(std::memory_order_relaxed);
 }
 
-std::vector<std::string> LossRing::drain() {
-  std::vector<std::string> lines;
+void LossRing::drain(const std::function<void(const std::string& line)>& write) {
   const std::uint64_t end = written_.load(std::memory_order_acquire);
   // Relaxed: only this thread writes it.
   std::uint64_t at = read_.load(std::memory_order_relaxed);
@@ -81,11 +80,10 @@ std::vector<std::string> LossRing::drain() {
       line += bits_hex(entry.loss);
     }
     line += kTail;
-    lines.push_back(std::move(line));
+    write(line);
+    // Its entries were copied, so the training may reuse them.
+    read_.store(at, std::memory_order_release);
   }
-  // All entries were copied above, so the training may reuse them.
-  read_.store(end, std::memory_order_release);
-  return lines;
 }
 
 std::map<std::int64_t, double> losses_in(const std::vector<std::string>& ledger_lines) {

@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,8 +28,9 @@ class LossRing {
   void push(std::int64_t step, double loss) noexcept;
   // The newest loss that was pushed, NaN included; nullopt before the first. Any thread.
   std::optional<double> newest() const noexcept;
-  // Everything pushed since the last call, as ledger lines. Empty if there is nothing new.
-  std::vector<std::string> drain();
+  // Passes everything that was pushed since the last call to `write`, as ledger lines. If `write` throws, the
+  // exception passes, and its line comes again.
+  void drain(const std::function<void(const std::string& line)>& write);
 
  private:
   struct Entry {

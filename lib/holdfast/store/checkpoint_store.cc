@@ -292,25 +292,27 @@ void CheckpointStore::write_run_state(const RunState& state) {
   s.on_volume([&] { internal::write_state(*s.directory, attempt, own); });
 }
 
-void CheckpointStore::append_ledger(const std::string& json_line) {
+bool CheckpointStore::append_ledger(const std::string& json_line) {
   State& s = *state_;
   const Attempt& attempt = s.claimed("append_ledger()");
   // Nothing more is written into a run that another attempt owns.
   // The flag is enough: a ledger is this attempt's own file (rule 10), and a line is not worth a listing of
   // the claims.
-  if (attempt.superseded()) return;
+  if (attempt.superseded()) return true;
   try {
     if (!s.ledger) {
       const std::string name = ledger_name(attempt.number());
       s.ledger = std::make_unique<LineFile>(s.directory->run().open(name, OpenMode::append));
     }
     s.ledger->append(json_line);
+    return true;
   } catch (const std::exception& error) {
     s.ledger.reset();  // the next line opens it anew, which ends a torn line
     // Once for each process: a full disk would otherwise log a line for every ledger line.
     if (!std::exchange(s.ledger_failed, true)) {
-      log_warning("the ledger has gaps from here on: {}; checkpoints are not affected", what_of(error));
+      log_warning("the ledger may have gaps from here on: {}; checkpoints are not affected", what_of(error));
     }
+    return false;
   }
 }
 

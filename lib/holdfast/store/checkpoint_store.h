@@ -180,8 +180,9 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Fills in attempt, host and boot id; see run_state.h. A successor that claims once an `interrupted` or
   // `failed` end is durable is no error of the call.
   void write_run_state(const RunState& state);
-  // Appends one line to this attempt's ledger. Best effort: a failure is logged once, never thrown.
-  void append_ledger(const std::string& json_line);
+  // Appends one line to this attempt's ledger. False: it could not be written, which is logged once and never
+  // thrown; the next line opens the file anew. True for an attempt that is superseded, which writes nothing.
+  bool append_ledger(const std::string& json_line);
 
   // Every file with a checkpoint's name, newest first. The content is not verified.
   std::vector<CheckpointInfo> list();

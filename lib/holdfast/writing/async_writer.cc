@@ -354,9 +354,11 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
   guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
     const SaveFigures figures = save.known();
     const Duration took = figures.write + figures.commit;
-    store_.append_ledger(R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"ms":)" +
-                         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
-                         commit_members(save) + ',' + to_json_members(figures) + "}");
+    std::string line = R"({"event":"commit","step":)" + std::to_string(checkpoint.step) + R"(,"ms":)" +
+                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+                       commit_members(save) + ',' + to_json_members(figures) + "}";
+    if (commits_.size() < kMostCommits) commits_.push_back(std::move(line));
+    flush_ledger();
   });
   // Runs even if the steps above failed, because it frees the space for the next save.
   guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
@@ -386,14 +388,16 @@ void AsyncWriter::look_around() noexcept {
   }
 }
 
+// What cannot be written stays where it is: a volume that was away for a while costs no line.
 void AsyncWriter::flush_ledger() noexcept {
   const auto append = [&](const std::string& line) {
-    if (!superseded()) store_.append_ledger(line);
+    if (!superseded() && !store_.append_ledger(line)) throw Error("it cannot be written");
   };
   try {
     if (options_.ledger != nullptr) options_.ledger->drain(append);
-    for (const std::string& line : losses_.drain()) append(line);
-  } catch (const std::exception& error) {  // the lines stay in the ring until there is memory
+    for (; !commits_.empty(); commits_.pop_front()) append(commits_.front());
+    losses_.drain(append);
+  } catch (const std::exception& error) {
     log_debug("the ledger waits: {}", what_of(error));
   }
 }

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,6 +121,8 @@ class AsyncWriter {
   LossRing& losses_;
   const RunState run_;
   const AsyncWriterOptions options_;
+  static constexpr std::size_t kMostCommits = 1000;
+  std::deque<std::string> commits_;  // lines for the ledger; the writer's thread
 
   std::atomic<bool> failing_{false};
   std::atomic<bool> others_failed_{false};

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +12,7 @@
 #include "holdfast/base/system/machine.h"
 #include "holdfast/io/line_file.h"
 #include "holdfast/ledger/goodput.h"
+#include "holdfast/ledger/loss_ring.h"
 #include "rig.h"
 #include "support/ledger_lines.h"
 
@@ -48,6 +51,42 @@ TEST(LedgerOfARun, IsAccountedFor) {
   EXPECT_EQ(run.lives[2].kept_step, 20);
   EXPECT_EQ(run.lives[2].ending, LifeEnding::complete);
   EXPECT_EQ(run.time.kept, 20s);
+}
+
+// Full at the start, and away in the middle. What waits is written when it can be, and the start before all.
+TEST(LedgerOfARun, AVolumeThatIsAwayForAWhileCostsNoLine) {
+  Volume volume;
+  std::atomic<bool> away{true};
+  volume.faults.set_hook([&](const Operation& operation) {
+    const bool of_ledger = operation.path.find("ledger-") != std::string::npos;
+    if (away && of_ledger && operation.kind != Op::close) throw IoError("write", operation.path, ENOSPC);
+  });
+  {
+    Attempt attempt(volume.options());
+    const auto steps = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        volume.clock.advance(1s);
+        attempt.step();
+      }
+    };
+    steps(5);
+    ASSERT_EQ(attempt.checkpointer.save().wait(), SaveStatus::durable);
+    away = false;
+    ASSERT_TRUE(soon([&] { return ledger_lines(volume.disk, kRun, 1).size() >= 3; }));
+    away = true;
+    steps(5);
+    ASSERT_EQ(attempt.checkpointer.save().wait(), SaveStatus::durable);
+    away = false;
+    EXPECT_EQ(attempt.checkpointer.finish(), 0);
+  }
+  const auto run_directory = volume.disk.open_directory(kRun, false);
+  const auto lives = read_lives(*run_directory);
+  ASSERT_THAT(lives, SizeIs(1));
+  EXPECT_TRUE(lives[0].started);
+  EXPECT_EQ(lives[0].skipped_lines, 0);
+  EXPECT_THAT(lives[0].commits, SizeIs(2));
+  EXPECT_TRUE(lives[0].end);
+  EXPECT_THAT(losses_in(ledger_lines(volume.disk, kRun, 1)), SizeIs(10));
 }
 
 TEST(LedgerOfARun, TellsItsStartItsCommitsAndItsEnd) {

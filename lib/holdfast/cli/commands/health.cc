@@ -32,9 +32,9 @@ int run_health(const HealthRequest& options) {
   if (run.newest.attempt == 0) return nobody("no attempt has begun");
   const std::string attempt = "attempt " + std::to_string(run.newest.attempt);
   if (run.ended()) return nobody(attempt + " has ended; holdfast ls shows how");
-  if (!run.life.last_wall) return nobody(attempt + " has not begun to train yet");
-  // By the newest line of the ledger, because the process may be on another machine.
-  const auto age = std::chrono::duration_cast<Duration>(run.now - *run.life.last_wall);
+  if (!run.life.last_wall && !run.progress) return nobody(attempt + " has not begun to train yet");
+  // By what it has written last, because the process may be on another machine.
+  const auto age = std::chrono::duration_cast<Duration>(run.now - run.last_sign().value_or(WallTime()));
   if (age > silent_after) {
     return nobody(attempt + " has written nothing for " + format_duration(age) + "; it hangs, or died");
   }

@@ -61,8 +61,14 @@ void TrainingStart::begin_writing() {
   } catch (const IoError& error) {  // perhaps a full disk, where retention after the next save frees space
     log_warning("the run state could not be written: {}", error.what());
   }
-  const std::string line = start_line();
-  started.store->append_ledger(line);
+  run_.ledger.start(start_figures());
+  try {
+    run_.ledger.drain([&](const std::string& line) {
+      if (!started.store->append_ledger(line)) throw Error("it cannot be written");
+    });
+  } catch (const std::exception& error) {  // the writer writes it
+    log_debug("the ledger waits: {}", what_of(error));
+  }
   // Before the writer exists, whose thread calls it.
   run_.ledger.observe([this] { return sample(); });
   run_.writer =
@@ -100,20 +106,20 @@ void TrainingStart::learn_lives() noexcept {
   }
 }
 
-std::string TrainingStart::start_line() const {
+LedgerStart TrainingStart::start_figures() const {
   const StartedRun& started = run_.started;
   // With a clock of the program's own (a test), the age of the process is unknown.
   const Duration before =
       run_.options.start.seams.clock == nullptr ? program_age().value_or(Duration::zero()) : Duration::zero();
   const SteadyTime now = run_.clock.now();
   // An unknown age counts as 0, but the start has taken at least the time since this object was made.
-  return run_.ledger.start_line({.attempt = started.record.attempt,
-                                 .step = started.resumed.step,
-                                 .from_attempt = started.from,
-                                 .host = started.record.host,
-                                 .boot = boot_id(),
-                                 .startup = std::max(before, now - constructed_),
-                                 .resume = now - started.began});
+  return {.attempt = started.record.attempt,
+          .step = started.resumed.step,
+          .from_attempt = started.from,
+          .host = started.record.host,
+          .boot = boot_id(),
+          .startup = std::max(before, now - constructed_),
+          .resume = now - started.began};
 }
 
 // Called on the heartbeat's thread.

@@ -56,7 +56,7 @@ class TrainingStart {
  private:
   void begin_writing();
   void learn_lives() noexcept;
-  std::string start_line() const;
+  LedgerStart start_figures() const;
   Ledger::Sample sample() const;
   bool tell_progress(RunProgress& now) const;
   void hear_home(const HomeRecord& record) const;
