@@ -234,6 +234,36 @@ TEST_F(Supervise, AFailedRequeueRunsOnGiveUp) {
   EXPECT_THAT(noted("hook"), Contains("HOLDFAST_REASON=Slurm job 7 could not be requeued"));
 }
 
+// While a job ends, COMPLETING hides why. Slurm's own words for the rest: scontrol.
+TEST_F(Supervise, APreemptedJobIsRequeuedUnlessSlurmHasDoneItAndACancelledOneIsNot) {
+  const fs::path tools = folder_.path() / "tools";
+  fs::create_directories(tools);
+  const auto asked_about = [&](const std::string& state) {
+    write_text(tools / "scontrol", "#!/bin/sh\necho $1 >>'" + (folder_.path() / "asked").string() +
+                                       "'\n[ $1 = requeue ] || echo 'JobId=7 JobName=train " + state +
+                                       " SuspendTime=None'\n");
+    fs::permissions(tools / "scontrol", fs::perms::owner_all);
+    for (const char* const left : {"ready", "asked"}) fs::remove(folder_.path() / left);
+    Subprocess process(command({"--requeue-slurm"}, script("trap 'exit 75' TERM; >ready; " + stay())),
+                       {{"SLURM_JOB_ID", "7"}, {"PATH", tools.string() + ":" + ::getenv("PATH")}});
+    EXPECT_TRUE(process.wait_until([&] { return there("ready"); }));
+    process.send(SIGTERM);
+    EXPECT_EQ(process.wait().exit_code, 75);
+    return noted("asked");
+  };
+  const std::string eligible = " PreemptEligibleTime=2026-11-29T09:00:00 PreemptTime=";
+  const std::string preempted = eligible + "2026-11-29T10:00:00";
+  for (const std::string state : {"COMPLETING Reason=None" + preempted, "PREEMPTED Reason=None" + preempted,
+                                  "COMPLETING Reason=TimeLimit" + eligible + "None"}) {
+    EXPECT_THAT(asked_about("JobState=" + state), ElementsAre("show", "requeue")) << state;
+  }
+  for (const std::string state :
+       {"COMPLETING Reason=None" + eligible + "None", std::string("COMPLETING Reason=BeginTime"),
+        "PENDING Reason=BeginTime" + preempted}) {
+    EXPECT_THAT(asked_about("JobState=" + state), ElementsAre("show")) << state;
+  }
+}
+
 TEST_F(Supervise, ASignalIsAHundredAndTwentyEightAndItsNumber) {
   EXPECT_EQ(run({"--max-restarts", "0"}, "kill -SEGV $$").exit_code, 128 + SIGSEGV);
   EXPECT_EQ(run({"--max-restarts", "0"}, "kill -KILL $$").exit_code, 128 + SIGKILL);

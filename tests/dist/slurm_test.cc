@@ -137,6 +137,26 @@ TEST_F(SlurmJob, ThatIsCancelledStaysCancelled) {
   EXPECT_THAT(job.said(), HasSubstr("is not requeued"));
 }
 
+// By partitions whose preemption cancels, at once or after a time of grace, and by one that requeues.
+TEST_F(SlurmJob, ThatIsPreemptedGoesOn) {
+  for (const std::string partition : {"cancels", "requeues", "graces"}) {
+    const bool in_place =
+        partition == "graces";  // its tasks are told to stop, and go on until Slurm looks again
+    if (in_place && !nightly()) continue;
+    const Job job = submit(partition,
+                           driver(folder_.path() / partition, kSteps,
+                                  {"every=10", in_place ? "pace-us=150000" : "pace-us=10000"}),
+                           {"--partition=" + partition});
+    ASSERT_TRUE(trains(job)) << job.said();
+    const std::string urgent = cluster_->run({"sbatch", "--parsable", "--partition=urgent", "--nodes=2",
+                                              "--exclusive", "--output=/dev/null", "--wrap=true"});
+    ASSERT_TRUE(cluster_->reaches(urgent, "COMPLETED")) << job.said();
+    completes(job);
+    EXPECT_EQ(restarts(job.id), "1") << partition;
+    EXPECT_THAT(job.said(), HasSubstr("interrupted step=")) << partition;
+  }
+}
+
 // The node's daemon dies, its processes train on: a node that the network has cut off.
 TEST_F(SlurmJob, OfALostNodeGoesOnElsewhereAndTheOldTrainerGivesWay) {
   const Job job = train("run");

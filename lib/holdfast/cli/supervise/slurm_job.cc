@@ -19,11 +19,13 @@ std::optional<std::int64_t> number(const EnvVariable& variable) {
   return env_int(variable, 0, std::numeric_limits<std::int64_t>::max());
 }
 
-// $job is set before. While a job ends, `JobState=COMPLETING` hides why; the reason remains.
+// $job is set before. While a job ends, `JobState=COMPLETING` hides why: a time limit leaves its reason, a
+// preemption its time (else PreemptTime=None). A job that Slurm has requeued shows neither.
 constexpr char kRequeue[] = R"sh(
 state=$(scontrol show job --oneliner "$job") || exit 1
 case $state in
-  *JobState=RUNNING*|*JobState=TIMEOUT*|*Reason=TimeLimit*) exec scontrol requeue "$job" ;;
+  *JobState=PENDING*) ;;
+  *JobState=RUNNING*|*JobState=TIMEOUT*|*Reason=TimeLimit*|*' PreemptTime='[0-9]*) exec scontrol requeue "$job" ;;
 esac
 echo "holdfast: Slurm job $job is not requeued: Slurm says that it no longer runs (cancelled, or already requeued)" >&2
 )sh";

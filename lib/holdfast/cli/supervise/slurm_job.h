@@ -1,9 +1,9 @@
 // The Slurm batch job that this process runs in, and how `supervise --requeue-slurm` puts it back into its
 // queue.
 //
-// The job is asked for its state first. A running job, or one that reached its time limit, is requeued. A job
-// that somebody cancelled is not: its cancellation would not last. A job that Slurm itself requeues needs no
-// second request.
+// The job is asked for its state first. A running job, or one that was preempted or reached its time limit,
+// is requeued. A job that somebody cancelled is not: its cancellation would not last. A job that Slurm itself
+// requeues needs no second request.
 //
 // Errors: UsageError outside a Slurm job; a failed request is `false`. Threads: the one that made the inbox.
 #pragma once
