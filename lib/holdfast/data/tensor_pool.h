@@ -1,5 +1,6 @@
 // Reuses the memory of batches when the last tensor over it is gone, because fresh pages cost more than
-// filling them. A program may keep a batch; its memory is then not reused.
+// filling them. A program may keep a batch; its memory is then not reused. The pool never holds more blocks
+// than were in use at once, whatever their sizes.
 //
 // Pinned tensors come from torch's caching host allocator instead, which knows about copies in flight.
 // Errors: those of torch without memory. Threads: take() may be called from any thread.
@@ -25,7 +26,7 @@ class HOLDFAST_EXPORT TensorPool {
  private:
   bool pinned_;
   std::mutex mutex_;
-  std::vector<c10::Storage> storages_;
+  std::vector<c10::Storage> storages_;  // the one used last is last
 };
 
 }}  // namespace holdfast::v0_2

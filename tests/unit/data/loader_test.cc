@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "holdfast/base/error.h"
@@ -470,6 +471,23 @@ TEST(TensorPool, GivesBackAFreshTensorOverOldMemory) {
   EXPECT_EQ(again.const_data_ptr(), memory);
   EXPECT_FALSE(again.requires_grad());
   EXPECT_EQ(again.sizes(), (at::IntArrayRef{10, 2}));
+}
+
+TEST(TensorPool, KeepsNoMoreBlocksThanAreInUseAtOnce) {
+  holdfast::TensorPool pool;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> blocks;
+  for (std::int64_t longest = 1; longest <= 100; ++longest) {
+    const at::Tensor inputs = pool.take({4, longest}, at::kFloat);
+    const at::Tensor targets = pool.take({4}, at::kLong);
+    for (const at::Tensor& tensor : {inputs, targets}) {
+      blocks.push_back(tensor.storage().getWeakStorageImpl());
+    }
+  }
+  std::set<const c10::StorageImpl*> alive;
+  for (const auto& block : blocks) {
+    if (const auto storage = block.lock()) alive.insert(storage.get());
+  }
+  EXPECT_THAT(alive, testing::SizeIs(2));
 }
 
 // The shapes of data sets that are understood.
