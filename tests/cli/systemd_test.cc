@@ -17,6 +17,7 @@ namespace holdfast::test { namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 const std::filesystem::path kUnit = HOLDFAST_SOURCE_DIR "/examples/systemd/holdfast@.service";
 
@@ -42,6 +43,28 @@ TEST(SystemdUnit, IsWellFormed) {
   EXPECT_THAT(ended.err, Not(HasSubstr(unit.filename().string() + ":"))) << "a line that systemd ignores";
   write_text(unit, read_text(kUnit) + "\n[Service]\nRestartPreventExitCode=78\n");
   EXPECT_THAT(verify().err, HasSubstr("RestartPreventExitCode")) << "a mistake passes";
+}
+
+// The lines in front of the unit, in an empty root. A trainer alone would use up its starts in a short outage.
+TEST(SystemdUnit, LinesInFrontOfItStartASupervisedRun) {
+  const TemporaryFolder folder;
+  const std::filesystem::path root = folder.path();
+  std::filesystem::create_directories(root / "etc/systemd/system");
+  std::string block = "set -e; sudo() { \"$@\"; }; systemctl() { echo \"systemctl $*\"; }\n";
+  for (const std::string& line : lines_of(read_text(kUnit))) {
+    if (line.starts_with("#   ")) block += line.substr(4) + "\n";
+  }
+  for (std::size_t at = 0; (at = block.find(" /etc/", at)) != std::string::npos; at += root.string().size()) {
+    block.insert(at + 1, root.string());
+  }
+  const Ended ended =
+      Subprocess({"/bin/sh", "-c", "cd \"$1\" && eval \"$2\"", "sh", kUnit.parent_path().string(), block})
+          .wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("systemctl enable --now holdfast@run1"));
+  EXPECT_EQ(read_text(root / "etc/systemd/system/holdfast@.service"), read_text(kUnit));
+  EXPECT_THAT(read_text(root / "etc/holdfast/run1.train"),
+              StartsWith("exec holdfast supervise --directory /mnt/ckpt/run1 -- "));
 }
 
 TEST(SystemdUnit, KnowsHoldfastsExitCodes) {
