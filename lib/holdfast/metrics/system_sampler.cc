@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <locale>
 #include <string>
 
 #include "holdfast/base/seconds.h"
@@ -24,12 +25,15 @@ Duration cpu_time() {
 std::uint64_t resident_bytes() {
   std::uint64_t pages = 0;
   std::ifstream file("/proc/self/statm");
+  // A locale of the program may group digits by spaces, and two numbers would then be one.
+  file.imbue(std::locale::classic());
   file >> pages >> pages;  // the second number
   return file ? pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 void read_disk_bytes(SystemEvent& event) {
   std::ifstream file("/proc/self/io");
+  file.imbue(std::locale::classic());
   std::string name;
   // Sandboxes may hide this file; the figures then stay 0.
   for (std::uint64_t value = 0; file >> name >> value;) {

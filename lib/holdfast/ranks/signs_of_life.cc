@@ -1,6 +1,7 @@
 #include "holdfast/ranks/signs_of_life.h"
 
 #include <algorithm>
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -39,6 +40,8 @@ std::string text_of(const Tale& tale, std::int64_t count) {
 
 Tale tale_of(const std::string& text) {
   std::istringstream words(text);
+  // A locale of the program may group digits by spaces, and two numbers would then be one.
+  words.imbue(std::locale::classic());
   std::string count;
   Tale tale;
   words >> count >> tale.announced;

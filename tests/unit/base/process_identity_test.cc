@@ -6,12 +6,22 @@
 
 #include <csignal>
 
+#include "support/french_numbers.h"
+
 namespace holdfast::test { namespace {
 
 TEST(ProcessIdentity, NamesThisProcess) {
   const ProcessIdentity own = own_process();
   EXPECT_EQ(own.pid, getpid());
   EXPECT_TRUE(is_running(own));
+}
+
+// The space between two numbers of /proc would be taken for a separator within one.
+TEST(ProcessIdentity, IsTheSameWhereAProgramsLocaleGroupsDigitsBySpaces) {
+  const ProcessIdentity own = own_process();
+  const FrenchNumbers locale;
+  EXPECT_TRUE(is_running(own));
+  EXPECT_EQ(own_process().started, own.started);
 }
 
 TEST(ProcessIdentity, OfWhichOneValueDiffersIsAnotherProcess) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "support/french_numbers.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
@@ -27,6 +28,13 @@ TEST(SystemSampler, TellsMemoryAndCpuTime) {
   EXPECT_GT(second.cpu_cores, 0);
   EXPECT_GE(second.resident_bytes, first.resident_bytes + (60 << 20));
   EXPECT_EQ(memory.back(), 'x');
+}
+
+TEST(SystemSampler, TellsThemWhereAProgramsLocaleGroupsDigitsBySpaces) {
+  const FrenchNumbers locale;
+  const std::uint64_t bytes = SystemSampler().sample().resident_bytes;
+  EXPECT_GT(bytes, 1U << 20);
+  EXPECT_LT(bytes, std::uint64_t{1} << 40);
 }
 
 TEST(SystemSampler, TellsWhatGoesToTheDisk) {

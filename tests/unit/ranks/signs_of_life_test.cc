@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "holdfast/ranks/pulse.h"
+#include "support/french_numbers.h"
 
 namespace holdfast { namespace {
 
@@ -33,6 +34,13 @@ TEST(SignTable, CountsThePollsWithoutANewSign) {
 }
 
 TEST(Tale, ComesBackFromItsText) {
+  const Tale tale = tale_of(text_of(silence_of({{3, 1}, {900, 12}}, 5), 77));
+  EXPECT_THAT(tale.silent, ElementsAre(Pair(3, 1), Pair(900, 12)));
+  EXPECT_EQ(tale.announced, 5);
+}
+
+TEST(Tale, ComesBackWhereAProgramsLocaleGroupsDigitsBySpaces) {
+  const test::FrenchNumbers locale;
   const Tale tale = tale_of(text_of(silence_of({{3, 1}, {900, 12}}, 5), 77));
   EXPECT_THAT(tale.silent, ElementsAre(Pair(3, 1), Pair(900, 12)));
   EXPECT_EQ(tale.announced, 5);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -108,6 +109,7 @@ NotedStack* new_stacks(std::size_t count) {
 
 std::string hex_text(std::uintptr_t value) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text << "+0x" << std::hex << value;
   return text.str();
 }

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "holdfast/base/text.h"
+
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
@@ -32,9 +34,9 @@ std::uint64_t start_of_process(const std::string& entry) {
   // A zombie (Z) or dead process (X) holds its number, but runs no code any more.
   if (state == "Z" || state == "X") return 0;
   std::string field;
-  for (int i = 4; i < 22; ++i) fields >> field;
-  std::uint64_t ticks = 0;
-  return fields >> ticks ? ticks : 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  // Not >> into a number: where the program's locale groups digits by spaces, that takes the next field, too.
+  return static_cast<std::uint64_t>(parse_int(field).value_or(0));
 }
 
 ProcessIdentity own_process() {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <locale>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -114,6 +115,7 @@ class CodeFiles {
     for (const Mapping& one : all_) {
       if (value < one.begin || value >= one.end) continue;
       std::ostringstream text;
+      text.imbue(std::locale::classic());
       text << one.file << "+0x" << std::hex << value - one.begin + one.offset;
       return text.str();
     }
@@ -171,6 +173,7 @@ ThreadTimes times_in(const std::string& stat) {
   const auto name_ends = stat.rfind(')');
   if (name_ends == std::string::npos || name_ends + 2 >= stat.size()) return {};
   std::istringstream fields(stat.substr(name_ends + 2));
+  fields.imbue(std::locale::classic());
   std::string field;
   ThreadTimes times;
   fields >> times.state;
