@@ -1,6 +1,7 @@
 #include "holdfast/ledger/trial.h"
 
 #include <fstream>
+#include <locale>
 #include <sstream>
 
 #include "holdfast/base/error.h"
@@ -27,12 +28,15 @@ void write_orders(const std::filesystem::path& folder, const TrialOrders& orders
   std::filesystem::remove(steps_file(folder));
   std::filesystem::remove(values_file(folder));
   std::ofstream file(orders_file(folder));
+  file.imbue(std::locale::classic());
   file << orders.stop_at << ' ' << orders.save_at << ' ' << orders.kill_at << '\n';
   if (!file.flush()) throw Error("cannot write the orders of a trial in " + folder.string());
 }
 
 TrialOrders read_orders(const std::filesystem::path& folder) {
   std::ifstream file(orders_file(folder));
+  // A locale of the program may group digits; the command line has none.
+  file.imbue(std::locale::classic());
   TrialOrders orders;
   if (!(file >> orders.stop_at >> orders.save_at >> orders.kill_at)) {
     throw UsageError("HOLDFAST_TRIAL names " + folder.string() +
@@ -43,6 +47,7 @@ TrialOrders read_orders(const std::filesystem::path& folder) {
 
 void append_values(const std::filesystem::path& folder, std::span<const TrialValue> values) {
   std::ofstream file(values_file(folder), std::ios::app);
+  file.imbue(std::locale::classic());
   for (const TrialValue& value : values) {
     file << value.step << '\t' << value.name << '\t' << value.form << '\t' << value.value << '\n';
   }
@@ -52,6 +57,7 @@ void append_values(const std::filesystem::path& folder, std::span<const TrialVal
 void append_step(const std::filesystem::path& folder, const TrialStep& step) {
   // Opened for each step: the trial ends by SIGKILL, and each line must be in the file by then.
   std::ofstream file(steps_file(folder), std::ios::app);
+  file.imbue(std::locale::classic());
   file << step.step << ' ' << step.loss << ' ' << step.epoch << ' ' << step.state << ' ' << step.output << ' '
        << step.evaluations << ' ' << step.stops << '\n';
   if (!file.flush()) throw Error("cannot write the steps of a trial in " + folder.string());

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "rig.h"
+#include "support/french_numbers.h"
 #include "support/memory_world.h"
 #include "support/subprocess.h"
 
@@ -81,6 +82,23 @@ TEST_F(TrialTest, TellsEveryStepWithTheBitsOfItsLossAndState) {
   EXPECT_EQ(told[0].state, state_after(1));
   EXPECT_EQ(told[1].state, state_after(2));
   EXPECT_FALSE(run->decision.stop);
+}
+
+TEST_F(TrialTest, TellsTheSameWhereAProgramsLocaleGroupsDigits) {
+  const TrialStep step{
+      .step = 1200, .loss = "4607", .epoch = 3, .state = "ab", .output = 123456, .evaluations = 0};
+  {
+    const FrenchNumbers locale;
+    write_orders(folder.path(), {.stop_at = 1200, .save_at = 100});
+    EXPECT_EQ(read_orders(folder.path()).save_at, 100);
+    append_step(folder.path(), step);
+    append_values(folder.path(), {{{.step = 1200, .name = "w", .form = "float32 [4, 4]", .value = "cd"}}});
+  }
+  EXPECT_EQ(read_orders(folder.path()).stop_at, 1200);
+  EXPECT_THAT(read_steps(folder.path()), testing::ElementsAre(step));
+  const std::vector<TrialValue> values = read_values(folder.path());
+  ASSERT_EQ(values.size(), 1U);
+  EXPECT_EQ(values[0].step, 1200);
 }
 
 TEST_F(TrialTest, SavesAndStopsAtTheOrderedSteps) {

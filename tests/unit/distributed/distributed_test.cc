@@ -23,6 +23,7 @@
 #include "holdfast/distributed/process_group.h"
 #include "holdfast/distributed/sum_over_ranks.h"
 #include "support/captured_log.h"
+#include "support/french_numbers.h"
 #include "unit/distributed/free_port.h"
 #include "unit/state/attributes_only.h"
 
@@ -295,6 +296,13 @@ TEST(Replica, TheFirstDifferenceIsNamed) {
   auto digests = digests_of(replica_of(net));
   net.one->weight.set_data(net.one->weight.detach().t().contiguous().t());
   EXPECT_EQ(digests_of(replica_of(net)), digests);
+}
+
+TEST(Replica, IsTheSameWhereAHostsLocaleGroupsDigits) {
+  torch::nn::Linear wide(1200, 1);
+  const std::string plain = layout_text(replica_of(*wide));
+  const test::FrenchNumbers locale;
+  EXPECT_EQ(layout_text(replica_of(*wide)), plain);
 }
 
 TEST(LocalAddress, OfThisHost) {

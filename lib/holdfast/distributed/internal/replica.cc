@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <locale>
 #include <sstream>
 
 #include "holdfast/snapshot/dtype.h"
@@ -32,6 +33,8 @@ std::vector<ModuleTensor> replica_of(torch::nn::Module& module) {
 
 std::string layout_text(const std::vector<ModuleTensor>& tensors) {
   std::ostringstream text;
+  // The ranks' hosts may have other locales, which would group the digits of sizes.
+  text.imbue(std::locale::classic());
   for (const ModuleTensor& entry : tensors) {
     // "frozen" counts as a difference: ranks that disagree about it would have other buckets of gradients.
     const char* const kind = entry.buffer ? "buffer" : entry.tensor.requires_grad() ? "parameter" : "frozen";
