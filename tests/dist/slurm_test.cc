@@ -180,6 +180,13 @@ TEST_F(SlurmJob, ThatCannotGoOnIsNotRequeued) {
   }
 }
 
+TEST_F(SlurmJob, GivesItsOnlyTaskAllOfItsCores) {
+  const Job job =
+      submit("cores", {"/bin/sh", "-c", "echo cores=$SLURM_CPUS_ON_NODE; exit 64"}, {"--exclusive"});
+  ASSERT_TRUE(cluster_->reaches(job.id, "FAILED")) << job.said();
+  EXPECT_THAT(job.said(), HasSubstr("cores=8\n"));
+}
+
 TEST_F(SlurmJob, OfAnArrayIsRequeuedAlone) {
   const Job array = train("run%a", {"--array=0-1"}, {{"HOLDFAST_DEADLINE_SIGNAL", "USR1@4"}});
   const auto element = [&](const std::string& index) {
