@@ -57,6 +57,10 @@ TEST_F(Supervise, MistakesOfUseStartNothing) {
   EXPECT_THAT(refused({"--on-complete", "true"}), HasSubstr("--directory"));
   EXPECT_THAT(refused({"--first-delay", "5"}), HasSubstr("a time like 30s"));
   EXPECT_THAT(refused({"--stall-timeout", "1min"}), HasSubstr("--directory"));
+  // A variable that is not set: the run would go on without the protection.
+  for (const std::string option : {"--mirror", "--home-mount", "--directory"}) {
+    EXPECT_THAT(refused({option, ""}), AllOf(HasSubstr(option), HasSubstr("is empty"))) << option;
+  }
   refused({"--max-restarts", "-1"});
   refused({"--restart-always"});
   for (const Words& nothing : {Words{}, Words{"--"}, Words{"true"}}) {

@@ -192,6 +192,17 @@ TEST_F(Sweep, RefusesARunDirectoryOnAnotherVolume) {
   EXPECT_THAT(ended.err, HasSubstr("line 2: ")) << ended.out;
 }
 
+TEST_F(Sweep, WithAnEmptyRootOrMountIsRefused) {
+  for (const std::string option : {"--root", "--mount"}) {
+    Words words = {HOLDFAST_BIN_DIR "/holdfast", "sweep", file_.string(), "--list", option, ""};
+    if (option != "--root") words.insert(words.end(), {"--root", "/tmp"});
+    words.insert(words.end(), {"--", "true"});
+    const Ended ended = Subprocess(words).wait();
+    EXPECT_EQ(ended.exit_code, 64) << ended.out << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(option + ": is empty"));
+  }
+}
+
 TEST_F(Sweep, NeedsACommand) {
   const Ended ended =
       Subprocess({HOLDFAST_BIN_DIR "/holdfast", "sweep", file_.string(), "--root", "/tmp", "--list"}).wait();

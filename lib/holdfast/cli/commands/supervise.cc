@@ -97,6 +97,10 @@ Example:
 
 }  // namespace
 
+std::string refuse_empty(const std::string& value) {
+  return value.empty() ? "is empty (a variable that is not set?)" : std::string();
+}
+
 void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
   command
       .add_option("--on-complete", request.on_complete,
@@ -116,6 +120,7 @@ void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
                   "Before each start the newest checkpoint is fetched from there if the run directory lacks "
                   "it; beside COMMAND each new one is copied there and verified. Supervise ends once the "
                   "newest is there. Needs --directory")
+      ->check(refuse_empty)
       ->type_name("HOME");
   command.add_option("--mirror-limit", request.mirror_limit, "most MB/s of these copies; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
@@ -124,6 +129,7 @@ void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
   command
       .add_option("--home-mount", request.home_mount,
                   "mount point of HOME's volume: a start waits until it is mounted")
+      ->check(refuse_empty)
       ->type_name("DIR");
   add_home_wait(command, request.home_wait);
   add_time(command, "--hook-timeout", request.hook_timeout,
@@ -184,6 +190,7 @@ void add_supervise(CLI::App& app, const std::vector<std::string>& wrapped, Comma
       ->add_option("--directory", options->directory,
                    "the run directory: it tells whether the run is complete, whether it made progress, who "
                    "trains, and which notices came. With several hosts: only on rank 0's host")
+      ->check(refuse_empty)
       ->type_name("DIR");
   add_supervise_options(*command, *options);
   add_standby_options(*command, *options);

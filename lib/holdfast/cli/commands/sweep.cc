@@ -279,6 +279,7 @@ void add_sweep(CLI::App& app, const std::vector<std::string>& wrapped, Command& 
   command->add_option("FILE", options->file, "the experiments, one JSON object a line")->required();
   command->add_option("--root", options->root, "the run directories are DIR/name")
       ->required()
+      ->check(refuse_empty)
       ->type_name("DIR");
   CLI::Option* const index =
       command->add_option("--index", options->index, "run this one, from 0 (default: as the engine says)")
@@ -297,6 +298,7 @@ void add_sweep(CLI::App& app, const std::vector<std::string>& wrapped, Command& 
       ->add_option("--mount", options->mount,
                    "mount point of the volume on which DIR lies: wait until it is mounted, at most 10 min, "
                    "and refuse a run directory that lies elsewhere")
+      ->check(refuse_empty)
       ->type_name("DIR");
   command->add_flag("--again", options->again,
                     "start complete runs, too: their command may now name a later final step");

@@ -13,6 +13,8 @@ namespace holdfast { inline namespace v0_2 {
 
 // All but --directory. `request` must outlive the parse.
 void add_supervise_options(CLI::App& command, SuperviseRequest& request);
+// The check of an option that protects: an empty value, as of a variable that is not set, is a mistake.
+std::string refuse_empty(const std::string& value);
 // Returns the exit code of the program.
 int run_supervise(const SuperviseRequest& request);
 
