@@ -144,7 +144,7 @@ void add_supervise_options(CLI::App& command, SuperviseRequest& request) {
   command
       .add_option("--max-restarts", request.max_restarts,
                   "restarts in a row without progress before supervise ends. Progress is a newer committed "
-                  "step; without --directory, 10 min of life")
+                  "step; without --directory, 20 min of life")
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N")
       ->capture_default_str();
