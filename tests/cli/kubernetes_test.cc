@@ -58,6 +58,25 @@ Words list_in(const fs::path& file, const std::string& key) {
   return words;
 }
 
+// What the Job's podFailurePolicy does with an exit code: the first rule counts. Else backoffLimit counts it.
+std::string action_of(const fs::path& file, int exit_code) {
+  const std::string text = read_text(file);
+  const std::regex rule("action: (\\w+).*\n *onExitCodes: .*values: \\[(.*)\\]");
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), rule); at != std::sregex_iterator(); ++at) {
+    const std::string codes = ", " + (*at)[2].str() + ",";
+    if (codes.find(" " + std::to_string(exit_code) + ",") != std::string::npos) return (*at)[1];
+  }
+  return "Count";
+}
+
+TEST(KubernetesManifests, StartNoPodAgainThatAPersonMustLookAt) {
+  for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml"}) {
+    for (const int final : {64, 76, 78}) EXPECT_EQ(action_of(kExamples / file, final), "FailJob") << file;
+    EXPECT_EQ(action_of(kExamples / file, 75), "Ignore") << file;
+    EXPECT_EQ(action_of(kExamples / file, 1), "Count") << file;
+  }
+}
+
 TEST(KubernetesManifests, KeepFiveSecondsOfTheGracePeriod) {
   for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml", "spot-eks/pool.yaml",
                                  "spot-gke/pool.yaml", "spot-aks/pool.yaml", "spot-karpenter/pool.yaml"}) {
@@ -244,6 +263,18 @@ TEST_F(Kubelet, ThatEndsAndKillsPodsLosesNothing) {
   EXPECT_THAT(ended.err, HasSubstr("resuming from step"));
   EXPECT_THAT(ended.out,
               HasSubstr("complete step=" + std::to_string(kSteps) + " state=" + straight_state(kSteps)));
+}
+
+// They would take the run from one another for ever if the one that has lost it were started again.
+TEST_F(Kubelet, OfTwoJobsOnOneDirectoryEndsOne) {
+  std::vector<std::unique_ptr<Subprocess>> pods;
+  pods.push_back(start_pod("aaaaaaaa-0000"));
+  ASSERT_TRUE(commits(*pods[0], "-a0001")) << pods[0]->err();
+  pods.push_back(start_pod("bbbbbbbb-0000"));
+  const Ended older = pods[0]->wait(1min);
+  EXPECT_EQ(action_of(kExamples / "base/job.yaml", older.exit_code), "FailJob") << older.exit_code << older.err;
+  const Ended newer = pods[1]->wait(3min);
+  EXPECT_EQ(newer.exit_code, 0) << newer.err;
 }
 
 TEST_F(Kubelet, WithFourIndexesEndsAndKillsEachAlone) {
