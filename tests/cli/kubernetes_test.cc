@@ -77,6 +77,53 @@ TEST(KubernetesManifests, StartNoPodAgainThatAPersonMustLookAt) {
   }
 }
 
+// The probes of a manifest, as words, in its order: startup, liveness.
+std::vector<Words> probes_in(const fs::path& file) {
+  const std::string text = read_text(file);
+  const std::regex command("Probe:\n *exec: \\{command: \\[(.*)\\]\\}");
+  const std::regex word("'([^']*)'|[^ ,]+");
+  std::vector<Words> probes;
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), command); at != std::sregex_iterator();
+       ++at) {
+    const std::string list = (*at)[1];
+    Words& words = probes.emplace_back();
+    for (auto one = std::sregex_iterator(list.begin(), list.end(), word); one != std::sregex_iterator();
+         ++one) {
+      words.push_back((*one)[1].matched ? (*one)[1] : (*one)[0]);
+    }
+  }
+  return probes;
+}
+
+// 2 tells of the volume alone: a trainer sits its outage out, and would lose what it has not saved.
+TEST(KubernetesManifests, RestartAPodOnlyForATrainingThatStandsStill) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "holdfast",
+             "#!/bin/sh\n[ \"$1 $3 $4 $5 $6\" = 'status --max-age 15m --max-unsaved 0s' ] && exit $CODE\n"
+             "exit 1\n");
+  fs::permissions(folder.path() / "holdfast", fs::perms::owner_all);
+  for (const char* const file : {"base/job.yaml", "mig/slices.yaml"}) {
+    const std::vector<Words> probes = probes_in(kExamples / file);
+    ASSERT_EQ(probes.size(), 2u) << file;
+    const auto code_of = [&](const Words& probe, int status) {
+      const Words words{"/bin/sh", "-c", "PATH=$FOLDER:$PATH; exec \"$@\"", "sh"};
+      Words all = words;
+      all.insert(all.end(), probe.begin(), probe.end());
+      return Subprocess(
+                 all,
+                 {{"FOLDER", folder.path().string()}, {"POD_INDEX", "3"}, {"CODE", std::to_string(status)}})
+          .wait()
+          .exit_code;
+    };
+    EXPECT_NE(code_of(probes[1], 1), 0) << file;
+    for (const int no_reason : {0, 2, 75, 78})
+      EXPECT_EQ(code_of(probes[1], no_reason), 0) << file << no_reason;
+    // Until the new attempt has claimed, the answer is about the last one.
+    EXPECT_EQ(code_of(probes[0], 0), 0) << file;
+    for (const int not_yet : {1, 2, 75}) EXPECT_NE(code_of(probes[0], not_yet), 0) << file << not_yet;
+  }
+}
+
 TEST(KubernetesManifests, KeepFiveSecondsOfTheGracePeriod) {
   for (const char* const file : {"base/job.yaml", "jobset/jobset.yaml", "spot-eks/pool.yaml",
                                  "spot-gke/pool.yaml", "spot-aks/pool.yaml", "spot-karpenter/pool.yaml"}) {
@@ -272,7 +319,7 @@ TEST_F(Kubelet, OfTwoJobsOnOneDirectoryEndsOne) {
   ASSERT_TRUE(commits(*pods[0], "-a0001")) << pods[0]->err();
   pods.push_back(start_pod("bbbbbbbb-0000"));
   const Ended older = pods[0]->wait(1min);
-  EXPECT_EQ(action_of(kExamples / "base/job.yaml", older.exit_code), "FailJob") << older.exit_code << older.err;
+  EXPECT_EQ(action_of(kExamples / "base/job.yaml", older.exit_code), "FailJob") << older.err;
   const Ended newer = pods[1]->wait(3min);
   EXPECT_EQ(newer.exit_code, 0) << newer.err;
 }

@@ -213,7 +213,8 @@ Examples:
   holdfast status --all /mnt/ckpt --sort test_accuracy
   holdfast status /mnt/ckpt/run1 --max-age 15m >/dev/null || alert
 
-For a probe that restarts the training, add --max-unsaved 0s: a full disk is no reason to lose what memory holds.)";
+For a probe that restarts the training, add --max-unsaved 0s, and restart for 1 alone: neither a full disk nor a volume
+that hangs is a reason to lose what memory holds.)";
 
 }  // namespace
 
