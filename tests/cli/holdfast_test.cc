@@ -214,6 +214,22 @@ TEST_F(Tool, VerifyNamesTheDamage) {
   expect_complaint(holdfast({"show", path("x")}), 1, "damaged");
 }
 
+// Retention deletes the oldest while the newer ones are read, at a second a file.
+TEST_F(Tool, VerifyBesideATrainerLeavesOutWhatItDeletes) {
+  const std::string oldest = add(1, 1);
+  add(2, 1);
+  const std::string newest = add(3, 1);
+  const std::string rate = std::to_string(static_cast<double>(fs::file_size(newest)) / 1e6);
+  Subprocess verify({HOLDFAST_BIN_DIR "/holdfast", "verify", directory(), "--read-limit", rate},
+                    {{"HOLDFAST_LOG", "info"}});
+  ASSERT_TRUE(verify.wait_until([&] { return verify.out().find("step-000000000003") != std::string::npos; }));
+  fs::remove(oldest);
+  const Ended ended = verify.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(lines_of(ended.out).size(), 2u) << ended.out;
+  EXPECT_THAT(ended.err, HasSubstr("step-000000000001-a0001.h5 was deleted meanwhile; left out"));
+}
+
 TEST_F(Tool, ANewerFormatIsNotDamage) {
   const std::string file = add(1, 1);
   const std::vector<std::byte> newer = of_format(7, 2);

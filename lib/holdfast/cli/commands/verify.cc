@@ -77,20 +77,35 @@ class Verdicts {
   bool worst_unknown_ = false;
 };
 
+// The retention of a living trainer deletes the oldest while newer ones are read.
+bool is_gone(const Directory& directory, const std::string& name) {
+  try {
+    return !directory.status(name);
+  } catch (const Error&) {
+    return false;  // the volume does not tell
+  }
+}
+
 int verify_directory(Directory& directory, const VerifyRequest& options) {
   const Listing listing = list_checkpoints(directory);
-  // Not a success: a script that names the wrong directory must not hear that all is good.
-  if (listing.checkpoints.empty()) {
-    throw Error("no checkpoints in " + shown(options.path) + " (their names are step-<step>-a<attempt>.h5)",
-                ExitCode::unreadable);
-  }
+  std::size_t deleted = 0;
   Verdicts verdicts(options);
   ReadLimit limit(options.read_limit);
   for (const Listed& listed : listing.checkpoints) {
     // One for each file: the rate beside a verdict is that of its own file.
     Progress progress("verifying " + listed.name, listed.bytes);
     const Examined examined = examine(directory, listed.name, Depth::every_byte, progress.done(), &limit);
+    if (examined.state == FileState::unreadable && is_gone(directory, listed.name)) {
+      log_info("{} was deleted meanwhile; left out", listed.name);
+      ++deleted;
+      continue;
+    }
     verdicts.print(listed.name, listed.bytes, examined, progress.rate());
+  }
+  // Not a success: a script that names the wrong directory must not hear that all is good.
+  if (deleted == listing.checkpoints.size()) {
+    throw Error("no checkpoints in " + shown(options.path) + " (their names are step-<step>-a<attempt>.h5)",
+                ExitCode::unreadable);
   }
   return verdicts.end();
 }
@@ -115,7 +130,8 @@ int run_verify(const VerifyRequest& options) {
 constexpr char kVerifyFooter[] =
     R"(Reads from the device, not from the page cache. A file counts as damaged only if two reads agree.
 
-Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format.
+Exit code: 0 all good, 1 something is damaged, 2 unreadable or of a newer format. Of a directory, files that its trainer
+deletes meanwhile are left out.
 
 Example:
   holdfast verify /mnt/ckpt/run1)";
