@@ -146,6 +146,28 @@ tar -C "$root" -czf "$2" cifar-10-batches-bin)");
   EXPECT_FALSE(fs::exists(root() / ".deps/cifar10.part"));
 }
 
+// A network that comes late would otherwise cost a whole run on the wrong pictures, which counts as complete.
+TEST_F(StartScript, TrainsOnSyntheticPicturesOnlyWhereNoRunIsNamed) {
+  write("bin/curl", "echo tried >>\"$root/tried\"; exit 6");
+  const auto offline = [&](Words arguments) {
+    arguments.insert(arguments.begin(), script().string());
+    const std::string path = (root() / "bin").string() + ":/usr/local/bin:/usr/bin:/bin";
+    return Subprocess(arguments, {{"PATH", path}, {"HOLDFAST_CIFAR10_DIR", ""}}).wait();
+  };
+  const std::string run = (root() / "run1").string();
+  for (const Words& named : {Words{"--checkpoint-dir", run}, Words{"--checkpoint-dir=" + run},
+                             Words{"--mount", "/"}, Words{"--mount=/"}}) {
+    const Ended ended = offline(named);
+    EXPECT_EQ(ended.exit_code, 75) << ended.out << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("start again later, or give --data")) << named[0];
+  }
+  EXPECT_EQ(read_text(root() / "tried"), "tried\ntried\ntried\ntried\n")
+      << "each start asks the network anew";
+  EXPECT_THAT(offline({"--steps", "5"}).out, HasSubstr("alone --data synthetic "));
+  EXPECT_THAT(offline({"--data", "synthetic", "--checkpoint-dir", run}).out,
+              HasSubstr("alone --data synthetic "));
+}
+
 TEST_F(StartScript, BuildsTheProgramHoldfastWhereItStartsRanksAndForSetupOnly) {
   write("bin/ninja", R"(shift 2; echo "$*" >>"$root/built")");
   const auto built = [&](const Words& arguments) {
