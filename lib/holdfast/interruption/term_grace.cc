@@ -35,10 +35,12 @@ bool in_a_container(const std::filesystem::path& system_root) {
 
 TermGrace term_grace(std::optional<Duration> by_program, const std::filesystem::path& system_root) {
   // The environment wins over the program: it belongs to the place, and the program to all places.
-  if (const auto by_environment = env_duration(kEnvTermGrace)) {
-    return {.time = *by_environment, .guessed = false};
+  const auto by_environment = env_duration(kEnvTermGrace);
+  if (const auto named = by_environment ? by_environment : by_program) {
+    // torchrun sends SIGKILL 30 s after it has passed SIGTERM on, and has no option for that.
+    const bool cut = *named > kDefaultTermGrace && env_text(kEnvElasticRun);
+    return {.time = cut ? kDefaultTermGrace : *named, .guessed = false, .cut = cut};
   }
-  if (by_program) return {.time = *by_program, .guessed = false};
   return {.time = in_a_container(system_root) ? kContainerTermGrace : kDefaultTermGrace, .guessed = true};
 }
 

@@ -1,7 +1,8 @@
 // How long a process may live after SIGTERM.
 //
 // HOLDFAST_TERM_GRACE has priority over the program's own setting. If neither names a time, the time is a
-// guess: 10 s in a container, 25 s elsewhere. docs/interruptions.md#grace-period lists what platforms give.
+// guess: 10 s in a container, 25 s elsewhere. Under torchrun, which kills its processes, it is at most 25 s.
+// docs/interruptions.md#grace-period lists what platforms give.
 //
 // Errors: UsageError for a malformed HOLDFAST_TERM_GRACE. Threads: reads the environment (base/env.h).
 #pragma once
@@ -22,6 +23,7 @@ inline constexpr Duration kContainerTermGrace = std::chrono::seconds(10);
 struct TermGrace {
   Duration time = kDefaultTermGrace;
   bool guessed = true;  // neither the environment nor the program named it
+  bool cut = false;     // more was named than torchrun gives
 };
 
 // `system_root`: for tests; the root for .dockerenv, run/.containerenv and proc/1/cgroup.

@@ -204,4 +204,19 @@ TEST_F(ContainerGrace, OneRankSaysWhichIsGuessed) {
   }
 }
 
+TEST_F(ContainerGrace, OneRankSaysThatTorchrunGivesLessThanWasNamed) {
+  setenv("TORCHELASTIC_RUN_ID", "none", 1);
+  CapturedLog log;
+  start_over();
+  options.notices.hear_signals = true;
+  options.notices.term_grace = 40s;
+  live(2, [](Member& one) {
+    one.step();
+    one.finish();
+  });
+  unsetenv("TORCHELASTIC_RUN_ID");
+  expect_all_ended(0);
+  EXPECT_EQ(times_said(log.text(), "torchrun kills 30 s after SIGTERM: 25 s are assumed"), 1U);
+}
+
 }}  // namespace holdfast::test

@@ -38,7 +38,10 @@ class TermGrace : public testing::Test {
   // the notice says that somebody named them.
   int grace(const SourceOptions& options, const std::vector<std::string>& environment = {}) {
     return ChildProcess([&] {
-             for (const char* const name : {"HOLDFAST_TERM_GRACE", "KUBERNETES_SERVICE_HOST"}) unsetenv(name);
+             for (const char* const name :
+                  {"HOLDFAST_TERM_GRACE", "KUBERNETES_SERVICE_HOST", "TORCHELASTIC_RUN_ID"}) {
+               unsetenv(name);
+             }
              for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
              test::FakeClock clock;
              auto sources = make_sources(options, clock);
@@ -85,6 +88,16 @@ TEST_F(TermGrace, WhatSomebodyNamedHoldsInAContainerToo) {
   EXPECT_EQ(grace(here(60s)), 160);
   EXPECT_EQ(grace(here(), {"HOLDFAST_TERM_GRACE=40s"}), 140);
   EXPECT_EQ(grace(here(60s), {"HOLDFAST_TERM_GRACE=40s"}), 140);
+}
+
+TEST_F(TermGrace, TorchrunKillsAfterThirtySecondsWhateverSomebodyNamed) {
+  const std::string torchrun = "TORCHELASTIC_RUN_ID=none";  // without --rdzv-id
+  EXPECT_EQ(grace(here(), {torchrun, "HOLDFAST_TERM_GRACE=115s"}), 125);
+  EXPECT_EQ(grace(here(60s), {torchrun}), 125);
+  EXPECT_EQ(grace(here(), {torchrun, "HOLDFAST_TERM_GRACE=15s"}), 115);
+  EXPECT_EQ(grace(here(), {torchrun}), 25);
+  put(".dockerenv");
+  EXPECT_EQ(grace(here(), {torchrun}), 10);
 }
 
 TEST(NamedDeadlines, GuessesAreNotAmongThem) {

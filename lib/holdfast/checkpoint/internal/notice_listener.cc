@@ -62,6 +62,10 @@ void NoticeListener::start() {
     log_info("in a container: 10 s from SIGTERM to SIGKILL are assumed; {} sets another time",
              kEnvTermGrace.name);
   }
+  if (grace.cut) {
+    log_warning("torchrun kills 30 s after SIGTERM: 25 s are assumed, less than {} or term_grace names",
+                kEnvTermGrace.name);
+  }
 }
 
 void NoticeListener::run_is_over() noexcept {
