@@ -203,6 +203,36 @@ TEST_F(Sweep, WithAnEmptyRootOrMountIsRefused) {
   }
 }
 
+// As supervise does, which has not begun: nothing else would start this element of an array again.
+TEST_F(Sweep, AStopBeforeTheVolumeIsThereRequeuesTheJob) {
+  const fs::path bin = folder_.path() / "bin";
+  const fs::path asked = folder_.path() / "asked";
+  for (const std::string answer : {"echo JobState=RUNNING", "exit 1"}) {
+    write_text(bin / "scontrol", "#!/bin/sh\necho \"$*\" >>'" + asked.string() + "'\n" + answer + "\n");
+    fs::permissions(bin / "scontrol", fs::perms::owner_all);
+    const Words options{"--index",
+                        "0",
+                        "--mount",
+                        root_.string(),
+                        "--requeue-slurm",
+                        "--on-give-up",
+                        "echo $HOLDFAST_REASON >>'" + asked.string() + "'"};
+    Subprocess process(command(options, {"true"}),
+                       alone({{"SLURM_JOB_ID", "7"}, {"PATH", bin.string() + ":" + ::getenv("PATH")}}));
+    ASSERT_TRUE(process.wait_until([&] { return process.err().find("waiting") != std::string::npos; }))
+        << process.err();
+    process.send(SIGTERM);
+    if (answer == "exit 1") {
+      EXPECT_TRUE(process.wait_until([&] { return lines_of(read_text(asked)).size() == 3; }));
+      process.send(SIGTERM);  // no further tries
+    }
+    EXPECT_EQ(process.wait().exit_code, 75) << process.err();
+  }
+  EXPECT_THAT(lines_of(read_text(asked)),
+              ElementsAre("show job --oneliner 7", "requeue 7", "show job --oneliner 7",
+                          "Slurm job 7 could not be requeued"));
+}
+
 TEST_F(Sweep, NeedsACommand) {
   const Ended ended =
       Subprocess({HOLDFAST_BIN_DIR "/holdfast", "sweep", file_.string(), "--root", "/tmp", "--list"}).wait();

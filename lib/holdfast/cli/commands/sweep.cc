@@ -15,13 +15,17 @@
 
 #include "holdfast/base/env.h"
 #include "holdfast/base/error.h"
+#include "holdfast/base/hook_context.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/child/attended_child.h"
 #include "holdfast/cli/child/limited_read.h"
 #include "holdfast/cli/commands.h"
+#include "holdfast/cli/durations.h"
 #include "holdfast/cli/report/status_report.h"
 #include "holdfast/cli/run/run_view.h"
+#include "holdfast/cli/supervise/end_hook.h"
+#include "holdfast/cli/supervise/slurm_job.h"
 #include "holdfast/cli/supervise/supervise_options.h"
 #include "holdfast/cli/sweep/local_sweep.h"
 #include "holdfast/cli/sweep/sweep_file.h"
@@ -122,19 +126,47 @@ void check_volume(const SweepRequest& options, const Experiment& one) {
   }
 }
 
+// What supervise does for a run that it has begun: the engine starts nothing again by an exit code alone.
+int end_without_volume(const Experiment& one, int code, std::string reason, SignalInbox& inbox) {
+  const SuperviseRequest& request = one.request;
+  const auto context = [&](const char* hook) {
+    return HookContext{
+        .hook = hook, .directory = request.directory.string(), .exit_code = code, .reason = reason};
+  };
+  if (code == static_cast<int>(ExitCode::interrupted)) {
+    if (!request.requeue_slurm) return code;
+    const SlurmJob job = this_slurm_job();
+    if (requeue(job, context("requeue-slurm"), inbox)) return code;
+    reason = "Slurm job " + job.name + " could not be requeued";
+  }
+  if (request.on_give_up.empty()) return code;
+  log_info("giving up; running --on-give-up");
+  run_end_hook(request.on_give_up, context("on-give-up"),
+               {.limit = duration_of("--hook-timeout", request.hook_timeout),
+                .first_delay = duration_of("--first-delay", request.first_delay)},
+               inbox);
+  return code;
+}
+
 // The exit code if the volume does not come, or somebody stops the wait.
-std::optional<int> wait_for_volume(const SweepRequest& options) {
+std::optional<int> wait_for_volume(const SweepRequest& options, const std::vector<Experiment>& all) {
   if (options.mount.empty()) return std::nullopt;
+  // Outside a Slurm job it is refused now.
+  if (options.local == 0 && options.supervise.requeue_slurm) this_slurm_job();
   SignalInbox inbox;
+  const auto end = [&](ExitCode code, const std::string& reason) {
+    const int number = static_cast<int>(code);
+    return options.local > 0 ? number : end_without_volume(all.front(), number, reason, inbox);
+  };
   const MountWait waited =
       wait_for_mount(FileSystem::real(), Clock::real(), options.mount, {.go_on = [&inbox](Duration) {
                        const auto signal = inbox.wait(0s);
                        return !signal || (*signal != SIGTERM && *signal != SIGINT);
                      }});
   if (waited == MountWait::mounted) return std::nullopt;
-  if (waited == MountWait::stopped) return static_cast<int>(ExitCode::interrupted);
+  if (waited == MountWait::stopped) return end(ExitCode::interrupted, "told to stop");
   log_error("{} is not mounted; attach the volume and start again", options.mount);
-  return static_cast<int>(ExitCode::io_failed);
+  return end(ExitCode::io_failed, options.mount.string() + " is not mounted");
 }
 
 // Nothing is left to do for it: its hook would otherwise not run, or its last checkpoint not come home.
@@ -222,7 +254,7 @@ int run_sweep(const SweepRequest& options) {
     all.clear();
     all.push_back(std::move(chosen));
   }
-  if (const auto code = wait_for_volume(options)) return *code;
+  if (const auto code = wait_for_volume(options, all)) return *code;
   // After the wait, because links on the volume are visible only then.
   for (const Experiment& one : all) check_volume(options, one);
   if (options.local > 0) return run_here(options, all);
