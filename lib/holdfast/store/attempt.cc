@@ -119,8 +119,10 @@ void Attempt::check_not_superseded() {
     own_claim = own_claim || parse_claim_name(entry.name) == number_;
   }
   if (highest > highest_own_) supersede("attempt " + std::to_string(highest) + " has taken over");
-  // Without the claim a third attempt could get the same number, so two processes would own one name.
-  if (!own_claim) supersede("its claim is gone, so somebody emptied the directory");
+  // Without the claim a third attempt could get the same number, so two processes would own one name. A list
+  // of a network file system may lack a name that is there, so one that is missing is asked for.
+  if (!own_claim && !directory_.attempts()->status(claim_name(number_)))
+    supersede("its claim is gone, so somebody emptied the directory");
 }
 
 void Attempt::supersede(const std::string& what) {

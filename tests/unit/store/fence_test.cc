@@ -175,6 +175,28 @@ TEST_F(Rule6Fence, ALostClaimIsAnEnd) {
   EXPECT_THROW(life.save(1), SupersededError);
 }
 
+// NFS while others change the directory; FUSE over an object store.
+TEST_F(Rule6Fence, AListThatLacksTheOwnClaimIsNotBelieved) {
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  const auto attempts = disk.open_directory(in_run("attempts"), false);
+  int lists = 0;
+  bool hidden = false;
+  files.set_hook([&](const Operation& operation) {
+    if (std::exchange(hidden, false)) attempts->rename_new("hidden", "1");
+    if (operation.kind != Op::list || operation.path != attempts->path()) return;
+    attempts->rename_new("1", "hidden");
+    hidden = true;
+    ++lists;
+  });
+  life.round(100);
+  life.store.check_claim();
+  EXPECT_GE(lists, 3);
+  files.set_hook({});
+  life.round(200);
+}
+
 TEST_F(Rule6Fence, AVanishedTemporaryFileMeansSuperseded) {
   FaultFileSystem files(disk);
   for (const Op op : {Op::open_read, Op::rename_new}) {
