@@ -158,12 +158,27 @@ void ProgressFile::write(const RunProgress& progress) {
     const auto run = file_system_.open_directory(run_directory_, false);
     const auto attempts = run ? run->open_directory(kAttemptsDirectory, false) : nullptr;
     if (!attempts) return;  // somebody emptied the directory; the writer finds out
-    // Exclusive: two processes that write for one attempt are a defect.
-    file_ = attempts->open(progress_name(attempt_), OpenMode::create);
-    if (!file_) throw Error(progress_name(attempt_) + " exists already");
+    const std::string name = progress_name(attempt_);
+    if (tried_) file_ = attempts->open(name, OpenMode::overwrite_direct);
+    if (!file_) {
+      const bool own = std::exchange(tried_, true);  // a create that fails may have made the file
+      file_ = attempts->open(name, OpenMode::create);
+      // Exclusive: two processes that write for one attempt are a defect.
+      if (!file_) {
+        tried_ = own;
+        throw Error(name + " exists already");
+      }
+    }
   }
-  const std::string record = to_record(progress);
-  file_->write_at(std::as_bytes(std::span(record)), 0);
+  alignas(kProgressBytes) std::array<char, kProgressBytes> record{};  // as overwrite_direct wants it
+  const std::string text = to_record(progress);
+  std::copy(text.begin(), text.end(), record.begin());
+  try {
+    file_->write_at(std::as_bytes(std::span(record)), 0);
+  } catch (...) {
+    file_.reset();  // a descriptor may be dead for good (ESTALE, ENOTCONN)
+    throw;
+  }
 }
 
 }}  // namespace holdfast::v0_2

@@ -71,7 +71,7 @@ class ProgressFile {
   ProgressFile(FileSystem& file_system, std::filesystem::path run_directory, AttemptNumber attempt)
       : file_system_(file_system), run_directory_(std::move(run_directory)), attempt_(attempt) {}
 
-  // The first call creates the file.
+  // The first call creates the file. After a failed call the next one opens it anew.
   void write(const RunProgress& progress);
 
  private:
@@ -79,6 +79,7 @@ class ProgressFile {
   const std::filesystem::path run_directory_;
   const AttemptNumber attempt_;
   std::unique_ptr<File> file_;
+  bool tried_ = false;  // a file of that name is this object's
 };
 
 }}  // namespace holdfast::v0_2

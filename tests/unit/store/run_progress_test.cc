@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <limits>
 
+#include "holdfast/base/error.h"
 #include "holdfast/store/names.h"
 #include "support/fault_file_system.h"
 #include "support/memory_file_system.h"
@@ -118,6 +120,31 @@ TEST_F(Progress, IsRewrittenInPlaceByOneWriteAndNeverSynced) {
 }
 
 // Somebody emptied the directory: the next write does not bring it back.
+// A descriptor that a network file system has forgotten fails for good.
+TEST_F(Progress, IsOpenedAnewAfterAFailure) {
+  for (const Op kind : {Op::create, Op::write}) {
+    for (const bool after : {false, true}) {
+      MemoryFileSystem volume;
+      FaultFileSystem faults(volume);
+      faults.open_directory(kProgressRun, true)->open_directory("attempts", true);
+      ProgressFile file(faults, kProgressRun, 3);
+      bool dead = kind == Op::write;
+      if (kind == Op::create) faults.fail(kind, 1, ETIMEDOUT, {.after = after});
+      faults.set_hook([&](const Operation& operation) {
+        if (operation.kind == Op::open_overwrite) dead = false;
+        if (operation.kind == Op::write && dead) throw IoError("write", operation.path, ESTALE);
+      });
+      EXPECT_THROW(file.write({.attempt = 3, .beat = 1}), IoError);
+      for (const std::int64_t beat : {2, 3}) {
+        EXPECT_NO_THROW(file.write({.attempt = 3, .beat = beat})) << name_of(kind);
+        const auto read = read_progress(*volume.open_directory(kProgressRun, false), 3);
+        ASSERT_TRUE(read);
+        EXPECT_EQ(read->beat, beat);
+      }
+    }
+  }
+}
+
 TEST_F(Progress, MakesNoDirectory) {
   const char* const other = "/vol/other";
   ProgressFile(faults_, other, 3).write(full_progress());
