@@ -1,16 +1,14 @@
-// Watches a notice file (notice_file.h has its format): the hook for interruptions that no other source
-// knows.
+// Watches a notice file (notice_file.h has its format): the hook for interruptions without another source.
 //
 //   monitor.add(std::make_unique<FileSource>("/run/holdfast/notice"));
-//   …elsewhere:  echo '{"action": "terminate", "in_seconds": 90}' >/run/holdfast/notice
 //
 // A file that appears, is rewritten or is replaced is news, also if it exists at the start. If it disappears
 // or says that nothing is coming, an earlier interruption is `withdrawn`. The source never writes or deletes
 // the file. docs/interruption_sources.md#the-notice-file has the timing, and the cases that are only logged.
 //
-// A file system that hangs blocks a thread of its own, never poll(). Errors: the constructor throws UsageError
-// for an empty path. poll() throws only bad_alloc, and then reports its news at the next call. Threads: as
-// source.h says; block signals before the first poll().
+// A file system that hangs blocks a thread of its own (lookup.h), and poll() for half a second at most.
+// Errors: the constructor throws UsageError for an empty path. poll() throws only bad_alloc, and then reports
+// its news at the next call. Threads: as source.h says; block signals before the first poll().
 #pragma once
 
 #include <cstdint>
