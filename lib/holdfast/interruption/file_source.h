@@ -40,8 +40,8 @@ class FileSource final : public Source {
   enum class Seen { content, absent, unknown };
   struct Look {
     Seen seen = Seen::unknown;
-    Content content;
-    std::string remark;  // for people; empty: none
+    Content content = {};
+    std::string remark = {};  // for people; empty: none
   };
 
   static Look read_file(const std::filesystem::path& path);

@@ -14,6 +14,7 @@
 #include "holdfast/store/commit.h"
 #include "holdfast/store/internal/first_failure.h"
 #include "holdfast/store/internal/housekeeper.h"
+#include "holdfast/store/internal/no_room.h"
 #include "holdfast/store/internal/old_attempts.h"
 #include "holdfast/store/internal/retention_report.h"
 #include "holdfast/store/internal/run_directory.h"
@@ -75,14 +76,47 @@ struct CheckpointStore::State {
     planner.verify_newest(directory->run(), lineage);
     return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
   }
-  void delete_superfluous() {
+  RetentionPlanner::Plan plan_after_commit() {
     // The highest identifier is the newest: recovery orders in the same way.
     const CheckpointInfo& newest = committer->acknowledged().rbegin()->second;
     // Not this attempt's number: a mirror commits copies of several lives, and one may have gone back.
     const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
-    const RetentionPlanner::Plan plan =
-        planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
-    housekeeper->carry_out(plan.go);
+    return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
+  }
+  // True if it deleted something.
+  bool make_room() {
+    const bool acknowledged = !committer->acknowledged().empty();
+    // An older start, chosen by the user, proves nothing about the files that a save would make superfluous.
+    const bool chosen = options.start.given() && !selection->has_grown;
+    if (!options.makes_room || !directory->sound() || (chosen && !acknowledged)) return false;
+    try {
+      const RetentionPlanner::Plan plan = acknowledged ? plan_after_commit() : this->plan();
+      if (plan.go.empty()) return false;
+      log_info("the volume is full: checkpoints that no policy keeps are deleted before the next try ({})",
+               plan.go.size());
+      housekeeper->carry_out(plan.go);
+    } catch (const IoError& error) {
+      log_debug("making room: {}", what_of(error));
+    }
+    reaper.drain();
+    return true;
+  }
+  CheckpointInfo commit(const CommitRequest& request) {
+    bool told = false;
+    CommitRequest first = request;
+    if (request.opened) {
+      first.opened = [&](const std::string& name) {
+        told = true;
+        request.opened(name);
+      };
+    }
+    try {
+      return committer->commit(first);
+    } catch (const IoError& error) {
+      // Other processes that were told a name (rule 13) do not hear of a second file.
+      if (!internal::no_room(error) || told || !make_room()) throw;
+    }
+    return committer->commit(request);
   }
   void open_again(Attempt& claim) {
     auto again = RunDirectory::open(file_system, options.directory);
@@ -225,7 +259,7 @@ CheckpointInfo CheckpointStore::commit(const CommitRequest& request) {
   // Without the sweep an older attempt could still rename a file into the run directory (rule 6).
   if (!s.recovered) throw Error("commit() before recover()");
   CheckpointInfo checkpoint;
-  s.on_volume([&] { checkpoint = s.committer->commit(request); });
+  s.on_volume([&] { checkpoint = s.commit(request); });
   s.planner.wrote(checkpoint);
   return checkpoint;
 }
@@ -250,8 +284,14 @@ void CheckpointStore::apply_retention() {
   // Rule 5: only after an acknowledgement, when a newer good file is durable.
   if (!s.damaged.empty()) failure.run([&] { s.housekeeper->move_damaged(s.damaged); });
   // Also if a damaged file could not be moved: the deletions make room for the next save.
-  failure.run([&] { s.delete_superfluous(); });
+  failure.run([&] { s.housekeeper->carry_out(s.plan_after_commit().go); });
   failure.rethrow();
+}
+
+void CheckpointStore::apply_retention_at_end() {
+  const auto& acknowledged = state_->committer->acknowledged();
+  // Otherwise the newest finite file is verified first.
+  if (!acknowledged.empty() && acknowledged.rbegin()->second.finite) apply_retention();
 }
 
 RetentionReport CheckpointStore::plan_retention() {

@@ -83,6 +83,8 @@ struct StoreOptions {
   // tools only read; the Checkpointer sets it (CheckpointerOptions::start.trust_directory). Costs at most one
   // small file.
   bool only_ours = false;
+  // A commit that finds the volume full first deletes what `keep` and rule 4 allow, and is tried once more.
+  bool makes_room = false;
   ReadBack read_back = ReadBack::head;  // `all` costs one more read of the file a save
   // A start removes claims, states and ledgers of older attempts. At least 1, the own attempt.
   AttemptNumber attempts_kept = kAttemptsKept;
@@ -162,6 +164,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement. A file that cannot be
   // deleted, or moved aside, stays: the first such IoError is thrown after all others are deleted.
   void apply_retention();
+  // The same for a process that is about to end: nothing where that would read whole files.
+  void apply_retention_at_end();
   // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
   // of the newest acknowledged one; every byte of the newest files is verified until two are good.
   // plan_retention() requires preflight() or recover(), and changes nothing. prune() requires recover(), and

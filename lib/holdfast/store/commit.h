@@ -18,7 +18,10 @@
 //  4. Retention orders files as recovery does. It deletes only in its own lineage, and only files older than
 //     a newer acknowledged file. It never goes below two files that this attempt wrote or verified. It never
 //     deletes the newest finite file, a file of a newer format, or a file whose content is not what its name
-//     says. A file that cannot be deleted stays, and keeps no other. [Rule4Retention.*, Stuck.*]
+//     says. A file that cannot be deleted stays, and keeps no other. A commit that finds no room before this
+//     attempt has acknowledged any may delete as a prune does: the start, of which recover() has verified
+//     every byte, takes the place of the newer file. A start that the user chose does not. [Rule4Retention.*,
+//     Rule4Room.*, Stuck.*]
 //  5. Recovery believes content alone. It believes damage only after two more looks that read the device. An
 //     error of the system is not damage: the start ends with 74. One exception: recovery skips a file that
 //     ends three looks with an error of that file alone (EIO, ENODATA and a few more: internal/bad_file.h),

@@ -362,7 +362,7 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
   });
   // Runs even if the steps above failed, because it frees the space for the next save.
   guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
-    // A run that leaves soon must not wait for deletions; the next start makes them.
+    // A run that leaves soon must not wait for deletions; they follow when its end is told.
     if (!leaving_.load(std::memory_order_relaxed)) files_->apply_retention();
   });
 }

@@ -55,7 +55,7 @@ class AsyncWriter {
   std::optional<Duration> writing_for() const noexcept;
   // Waits at most `limit` until nothing is in flight or waiting. Returns whether that is so.
   bool wait_idle(std::chrono::nanoseconds limit) const;
-  // The process is about to end: the next attempt does the deletions.
+  // The process is about to end: this thread leaves the deletions to whoever tells the end.
   void leave_soon() noexcept { leaving_.store(true, std::memory_order_relaxed); }
   // A deadline waits for the write in flight or for later ones: no speed limit meanwhile.
   void lift_limit() noexcept { limit_lifted_.store(true, std::memory_order_relaxed); }

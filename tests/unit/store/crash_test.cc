@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "holdfast/base/error.h"
@@ -129,6 +130,20 @@ TEST_F(Crashes, FirstSaveAndLaterOnes) {
   });
   RecordProperty("states", states);
   EXPECT_GT(states, 500 / kStride);
+}
+
+TEST_F(Crashes, AnAttemptThatMakesRoomForItsFirstSave) {
+  {
+    Life life(disk, {.keep = KeepLast{100}});
+    life.start();
+    for (const std::int64_t step : {10, 20, 30, 40}) round(life, step);
+  }
+  Life life(files, {.keep = KeepLast{2}, .makes_room = true});
+  life.start();
+  files.fail(Op::reserve, 1, ENOSPC);
+  explore([&] { round(life, 50); });
+  EXPECT_EQ(checkpoints(disk).size(), 2u);
+  EXPECT_GT(states, 50 / kStride);
 }
 
 TEST_F(Crashes, AnAttemptThatGoesOn) {

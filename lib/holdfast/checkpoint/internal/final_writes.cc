@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
 #include "holdfast/base/thread/block_signals.h"
 #include "holdfast/checkpoint/internal/end_record.h"
@@ -17,9 +18,24 @@ constexpr Duration kAfterwards = std::chrono::seconds(1);
 constexpr Duration kSayEvery = std::chrono::seconds(30);
 constexpr char kForTheDisk[] = "waiting for the disk";
 
+// Only now: before an announced end the last save and the end itself come first. Whoever takes over from here
+// on finds a directory that is tidy already, or tidies it.
+void delete_superfluous(CheckpointStore& store) noexcept {
+  try {
+    store.apply_retention_at_end();
+  } catch (const std::exception& error) {
+    log_debug("superfluous checkpoints stay for now: {}", what_of(error));
+  }
+}
+
 // On another thread, because a disk that hangs must not hold this one.
 std::future<std::optional<std::string>> write_beside(CheckpointStore& store, Ledger& ledger, RunState end) {
-  const auto write = [&store, &ledger, end = std::move(end)] { return write_end(store, ledger, end); };
+  const auto write = [&store, &ledger, end = std::move(end)] {
+    auto superseded = write_end(store, ledger, end);
+    // Its writer has left them (AsyncWriter::leave_soon).
+    if (!superseded && end.phase == RunPhase::interrupted) delete_superfluous(store);
+    return superseded;
+  };
   try {
     const BlockSignals block;
     return std::async(std::launch::async, write);

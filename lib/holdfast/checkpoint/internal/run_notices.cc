@@ -68,7 +68,7 @@ void RunDriver::hear(const Notice& notice) noexcept {
       }
     }
   }
-  // A run that is told to stop leaves deletions to the next start.
+  // A run that is told to stop deletes when its end is told (FinalWrites).
   if (notice.kind == NoticeKind::stop && run_.writer) run_.writer->leave_soon();
   if (notice.kind == NoticeKind::at_risk) {
     log_info("the machine is at risk: a save now, and the interval is halved for {}",

@@ -224,8 +224,11 @@ std::vector<FileId> RetentionPlanner::files_of(const Directory& run, const Linea
 }
 
 void RetentionPlanner::verify_newest(Directory& run, const Lineage& lineage) {
+  const std::vector<FileId> files = files_of(run, lineage);
+  // All of them stay in any case, so a look would only cost reads.
+  if (files.size() <= static_cast<std::size_t>(keep_.last())) return;
   int good = 0;
-  for (const FileId id : files_of(run, lineage)) {
+  for (const FileId id : files) {
     try {
       if (!trusts(id)) verify(run, id);
     } catch (const IoError& error) {

@@ -86,6 +86,7 @@ StoreOptions StartFinder::store_options(const StartingPoint& point) const {
           .keep = options.keep,
           .mount = options.mount,
           .only_ours = !options.start.trust_directory,
+          .makes_room = true,
           .read_back = options.writing.read_back};
 }
 

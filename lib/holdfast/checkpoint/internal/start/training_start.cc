@@ -58,7 +58,7 @@ void TrainingStart::begin_writing() {
   state.time = format_utc(run_.clock.wall_now());
   try {
     started.store->write_run_state(state);
-  } catch (const IoError& error) {  // perhaps a full disk, where retention after the next save frees space
+  } catch (const IoError& error) {  // perhaps a full disk, where the next save makes room
     log_warning("the run state could not be written: {}", error.what());
   }
   run_.ledger.start(start_figures());
