@@ -25,6 +25,18 @@ RunPhase phase_of(const Volume& volume) {
   return read_run_state(*disk.open_directory(kRun, false)).value().phase;
 }
 
+TEST(CheckpointerFailure, AFullVolumeDoesNotHideTheEnd) {
+  Volume volume;
+  CapturedLog log;
+  Attempt run(volume.options(SaveEvery::steps(2)));
+  run.train_to(5);
+  volume.disk.set_capacity(1000);  // somebody else has filled it
+  run.checkpointer.request_stop("SIGTERM");
+  run.step();
+  EXPECT_EQ(run.checkpointer.finish(), 75);
+  EXPECT_EQ(phase_of(volume), RunPhase::interrupted);
+}
+
 TEST(CheckpointerFailure, ShowsUntilTheNextAcknowledgement) {
   Volume volume;
   CapturedLog log;

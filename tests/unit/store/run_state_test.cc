@@ -149,6 +149,60 @@ TEST_F(Rule10State, IsDurableWhenTheCallReturns) {
   EXPECT_EQ(after.get_text(in_run("attempts/1.state.json")), disk.get_text(in_run("attempts/1.state.json")));
 }
 
+TEST_F(Rule10State, AnEndIsToldOnAFullVolume) {
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  life.store.write_run_state({.phase = RunPhase::running, .step = 5, .durable_step = 5});
+  int cuts = 0;
+  for (const Op full : {Op::create, Op::write}) {
+    files.fail(full, 1, ENOSPC, {.for_ever = full == Op::create});
+    if (full == Op::create) {
+      // Nobody waits for it.
+      EXPECT_THROW(life.store.write_run_state({.phase = RunPhase::running, .step = 6}), IoError);
+      EXPECT_EQ(read()->step, 5);
+    }
+    files.set_hook([&](const Operation& operation) {
+      if (!operation.mutating) return;
+      for (const bool least : {true, false}) {
+        MemoryFileSystem after = least ? disk.crash() : disk.copy();
+        const auto state = read_run_state(*after.open_directory(kRun, false));
+        ASSERT_TRUE(state) << operation.text();
+        EXPECT_EQ(state->durable_step, 5) << operation.text();
+        ++cuts;
+      }
+    });
+    life.store.write_run_state({.phase = RunPhase::interrupted,
+                                .step = 7,
+                                .durable_step = 5,
+                                .reason = "full" + std::string(5000, '\x1b'),
+                                .exit_code = 75});
+    files.set_hook({});
+    files.clear_faults();
+    const MemoryFileSystem after = disk.crash();
+    EXPECT_EQ(after.get_text(in_run("attempts/1.state.json")), disk.get_text(in_run("attempts/1.state.json")));
+    EXPECT_EQ(read()->phase, RunPhase::interrupted);
+    EXPECT_TRUE(read()->reason.starts_with("full"));
+    EXPECT_TRUE(told_end(*disk.open_directory(kRun, false), 1));
+    life.store.write_run_state({.phase = RunPhase::running, .step = 5, .durable_step = 5});
+  }
+  EXPECT_GT(cuts, 8);
+}
+
+TEST_F(Rule10State, ASupersededAttemptOverwritesNoEnd) {
+  FaultFileSystem files(disk);
+  Life life(files);
+  life.start();
+  life.store.write_run_state({.phase = RunPhase::running, .step = 5});
+  const std::string before = disk.get_text(in_run("RUN_STATE.json"));
+  files.fail(Op::create, 1, ENOSPC);
+  files.set_hook([&](const Operation& operation) {
+    if (operation.kind == Op::create) disk.put(in_run("attempts/2"), "");
+  });
+  EXPECT_THROW(life.store.write_run_state({.phase = RunPhase::failed, .step = 5}), SupersededError);
+  EXPECT_EQ(disk.get_text(in_run("attempts/1.state.json")), before);
+}
+
 TEST_F(Rule10State, TheHighestAttemptAloneIsBelieved) {
   EXPECT_FALSE(read());
   Life first(disk);

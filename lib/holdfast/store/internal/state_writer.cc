@@ -1,13 +1,29 @@
 #include "holdfast/store/internal/state_writer.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string_view>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
+#include "holdfast/store/internal/no_room.h"
 #include "holdfast/store/names.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
+
+// Each state has this size at least, so that the last one fits into the space of the one before.
+constexpr std::size_t kLeastBytes = 4096;
+// Even if each byte needs an escape of six.
+constexpr std::size_t kReasonThatFits = 500;
+
+std::string text_of(const RunState& state) {
+  std::string text = to_json(state);
+  text.resize(std::max(text.size(), kLeastBytes), ' ');
+  text.back() = '\n';
+  return text;
+}
 
 void replace_file(Directory& directory, Attempt& attempt, const std::string& name, std::string_view text) {
   const std::string temporary = temporary_name(attempt.number(), "state");
@@ -35,6 +51,34 @@ void replace_file(Directory& directory, Attempt& attempt, const std::string& nam
   }
 }
 
+// False: no file of that name has the space. A power cut can tear it, but only one of the two files: the
+// attempt's own is durable before the copy is touched.
+bool overwrite(Directory& directory, Attempt& attempt, const std::string& name, const RunState& state) {
+  RunState shorter = state;
+  shorter.reason.resize(std::min(shorter.reason.size(), kReasonThatFits));
+  const std::string text = text_of(shorter);
+  // Aligned to a page, as O_DIRECT needs it.
+  alignas(kLeastBytes) std::array<char, kLeastBytes> page;
+  if (text.copy(page.data(), page.size()) != text.size()) return false;
+  const auto file = directory.open(name, OpenMode::overwrite_direct);
+  if (!file || file->size() != page.size()) return false;
+  attempt.check_not_superseded();
+  file->write_at(std::as_bytes(std::span(page)), 0);
+  file->sync();
+  file->close();
+  log_debug("the volume is full: {} was overwritten in place", name);
+  return true;
+}
+
+void put_state(Directory& directory, Attempt& attempt, const std::string& name, const RunState& state) {
+  try {
+    replace_file(directory, attempt, name, text_of(state));
+  } catch (const IoError& error) {
+    // Others wait for an end, and `holdfast prune` for a run that has ended.
+    if (!no_room(error) || !is_end(state.phase) || !overwrite(directory, attempt, name, state)) throw;
+  }
+}
+
 void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
   for (const DirectoryEntry& entry : directory.list()) {
     const auto owner = parse_temporary_name(entry.name);
@@ -49,14 +93,13 @@ void sweep(Directory& directory, Attempt& attempt, BlockReaper& reaper) {
 }  // namespace
 
 void write_state(RunDirectory& directory, Attempt& attempt, const RunState& state) {
-  const std::string text = to_json(state);
   attempt.check_not_superseded();
   // The attempt's own file is durable before its copy, so the copy never says more than the file.
-  replace_file(*directory.attempts(), attempt, state_name(attempt.number()), text);
+  put_state(*directory.attempts(), attempt, state_name(attempt.number()), state);
   directory.attempts()->sync();
   // The copy needs no directory sync: a reader that finds an old copy believes the attempt's own file.
   try {
-    replace_file(directory.run(), attempt, kRunStateName, text);
+    put_state(directory.run(), attempt, kRunStateName, state);
   } catch (const SupersededError&) {
     // Somebody goes on after such an end, and may claim as soon as the file above tells of it (a standby).
     if (state.phase != RunPhase::interrupted && state.phase != RunPhase::failed) throw;

@@ -12,7 +12,7 @@
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
 // Writes attempts/<n>.state.json, durable when this returns. Then copies it to RUN_STATE.json; a crash may
-// undo the copy but cannot tear it.
+// undo the copy but cannot tear it. On a full volume an end is written over the files that are there.
 void write_state(RunDirectory& directory, Attempt& attempt, const RunState& state);
 
 // Unlinks every temporary file of older attempts; durable when this returns. From then on an older attempt
