@@ -38,6 +38,21 @@ class Announced : public testing::Test {
   AnnouncedEnd end_{clock_, "test", 110s};
 };
 
+TEST_F(Announced, TheServicesOwnClockCountsBeforeThisMachines) {
+  const WallTime service = clock_.wall_now();
+  const WallTime end = service + 120s;
+  const SteadyTime in_two_minutes = clock_.now() + 120s;
+  for (const Duration wrong : {Duration(100s), Duration(-100s), Duration(1h), Duration(-1h)}) {
+    clock_.shift_wall(wrong);
+    EXPECT_EQ(believed(end, clock_, service), in_two_minutes);
+    clock_.shift_wall(-wrong);
+  }
+  // Its answer has no date, or one that cannot be.
+  clock_.shift_wall(20s);
+  EXPECT_EQ(believed(end, clock_), clock_.now() + 100s);
+  EXPECT_EQ(believed(end, clock_, end + 1s), clock_.now() + 100s);
+}
+
 TEST_F(Announced, WhatDidNotArriveIsToldAgainOnce) {
   const SteadyTime when = clock_.now() + 60s;
   ASSERT_THAT(coming(when), SizeIs(1));

@@ -24,11 +24,9 @@ std::optional<Duration> left_until(WallTime time, WallTime now) {
 std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& clock,
                                    std::optional<WallTime> service_now) {
   if (!time) return std::nullopt;
-  auto left = left_until(*time, clock.wall_now());
-  // The earlier of both: the clock of this machine or that of the service may be wrong.
-  if (const auto by_service = service_now ? left_until(*time, *service_now) : std::nullopt) {
-    left = left ? std::min(*left, *by_service) : *by_service;
-  }
+  // The service named the time by its own clock.
+  auto left = service_now ? left_until(*time, *service_now) : std::nullopt;
+  if (!left) left = left_until(*time, clock.wall_now());
   if (!left) return std::nullopt;
   return end_after(clock.now(), *left);
 }

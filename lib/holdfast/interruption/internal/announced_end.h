@@ -23,8 +23,9 @@ namespace holdfast { inline namespace v0_2 { namespace internal {
 // Times farther away are not believed: they are mistakes.
 inline constexpr Duration kFarthestEnd = std::chrono::hours(24 * 365);
 
-// `time` on the steady clock; nullopt if it has passed or is too far away. `service_now` is the service's own
-// wall clock, if known. This machine's clock may be wrong, so the earlier result of the two clocks counts.
+// `time` on the steady clock; nullopt if it has passed or is too far away. `service_now` is the wall clock of
+// the service that named it, if known. This machine's clock may be wrong, so it counts only without a result
+// from that one.
 std::optional<SteadyTime> believed(std::optional<WallTime> time, const Clock& clock,
                                    std::optional<WallTime> service_now = {});
 
