@@ -15,7 +15,7 @@ namespace {
 // Few, because every checkpoint records them.
 constexpr std::size_t kMostNames = 16;
 constexpr std::size_t kMostValues = 64;
-constexpr std::size_t kExtremes = 16;  // at either end
+constexpr std::size_t kExtremes = kMostBest;  // at either end
 
 // Sorted by value; NaN is left out.
 std::vector<std::pair<double, std::int64_t>> ranked(const std::map<std::int64_t, double>& values) {

@@ -140,11 +140,13 @@ TEST(RetentionPolicies, NonsenseIsRefused) {
        {Retention(KeepLast{1}), Retention(KeepEvery{0}), Retention(KeepEvery{-1}), Retention(KeepNewer{0s}),
         Retention(KeepNewer{-1s}), Retention(KeepBest{.count = 0}), Retention(KeepBest{.metric = ""}),
         Retention(KeepBest{.metric = "a,b"}), Retention(KeepBest{.metric = std::string(101, 'x')}),
-        KeepLast{5} | KeepLast{1}}) {
+        Retention(KeepBest{"accuracy", kMostBest + 1}), KeepLast{5} | KeepLast{1}}) {
     EXPECT_THROW(keep.check(), UsageError);
     MemoryFileSystem disk;
     EXPECT_THROW(Life(disk, {.keep = keep}), UsageError);
   }
+  EXPECT_NO_THROW(Retention(KeepBest{"accuracy", kMostBest}).check());
+  EXPECT_NO_THROW(Retention(KeepBest{"loss", 1000}).check());
 }
 
 class Policies : public testing::Test {

@@ -1,6 +1,5 @@
 #include "holdfast/interruption/internal/announced_end.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
