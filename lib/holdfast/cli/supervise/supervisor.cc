@@ -24,8 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Without a directory nothing tells whether a life made progress, so a life this long counts as progress. A rank
-// that waits in vain for a host that has given up lives for ten minutes (ProcessGroup's start_timeout).
+// Without a directory nothing tells whether a life made progress, so a life this long counts as progress. A
+// rank that waits in vain for a host that has given up lives for ten minutes (ProcessGroup's start_timeout).
 constexpr Duration kLongLife = 20min;
 constexpr Duration kLookAtSteps = 5s;    // a trainer records its step every 10 s
 constexpr Duration kAnswerToAStop = 5s;  // timeout of a directory once somebody asked to stop
