@@ -289,6 +289,7 @@ void CheckpointStore::apply_retention() {
 }
 
 void CheckpointStore::apply_retention_at_end() {
+  if (!state_->committer) return;
   const auto& acknowledged = state_->committer->acknowledged();
   // Otherwise the newest finite file is verified first.
   if (!acknowledged.empty() && acknowledged.rbegin()->second.finite) apply_retention();

@@ -38,7 +38,8 @@ void check_one(const KeepBest& policy) {
   // The loss of each step stands in its own file.
   if (policy.count > kMostBest && policy.metric != "loss") {
     throw UsageError("keeping the best " + std::to_string(policy.count) + " by " + policy.metric +
-                     ": at most " + std::to_string(kMostBest) + ", because later files record no more values");
+                     ": at most " + std::to_string(kMostBest) +
+                     ", because later files record no more values");
   }
 }
 

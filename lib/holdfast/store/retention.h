@@ -39,8 +39,8 @@ struct KeepEvery {
 // The `count` best by a metric that was measured on exactly the checkpoint's state: "loss" (of its step's
 // batch), or a name given to Checkpointer::metric(). A value measured after the file was written is found in
 // later files. NaN and infinity never count as best, nor does a state that contains one. Of equal values the
-// newer file stays. `count`: at most kMostBest, except by "loss". Cost: up to `count` more files, and one read
-// of each file's head a process.
+// newer file stays. `count`: at most kMostBest, except by "loss". Cost: up to `count` more files, and one
+// read of each file's head a process.
 enum class Better { lower, higher };
 inline constexpr int kMostBest = 16;  // so many of the least and greatest values each file records
 struct KeepBest {

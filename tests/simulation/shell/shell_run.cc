@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "holdfast/base/text.h"
+#include "holdfast/store/names.h"
 #include "holdfast/store/run_state.h"
 #include "support/run_disk.h"
 
@@ -480,6 +481,18 @@ void ShellRun::judge_state(const ShellAttempt& attempt, const ShellProcess& lead
         state->attempt == leader.number && state->exit_code == leader.code && state->phase == phase &&
             state->step == leader.state.step() && (state->durable_step == acknowledged_ || acknowledged_ < 0),
         "the code is " + std::to_string(leader.code) + ", and the file says " + to_json(*state));
+  std::size_t files = 0;
+  bool own = false;
+  for (const std::string& name : attempt.disk->names(test::kRun)) {
+    const auto id = parse_checkpoint_name(name);
+    files += id ? 1 : 0;
+    own = own || (id && id->attempt == leader.number);
+  }
+  // Without a save of its own it may delete nothing. The best one may stay as well.
+  if (own) {
+    check(P::lives_keep_a_small_volume, files <= static_cast<std::size_t>(attempt.choice.keep.last()) + 1,
+          std::to_string(files) + " checkpoints stay, code " + std::to_string(leader.code));
+  }
 }
 
 void ShellRun::check(ShellPromise promise, bool held, const std::string& why) {

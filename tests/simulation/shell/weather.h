@@ -35,7 +35,7 @@ namespace holdfast::simulation {
   promise(undisturbed_saves_succeed) promise(run_completes) promise(durable_is_told_by_the_handle)          \
   promise(on_save_after_finish) promise(interval_is_kept) promise(waiters_wake)                             \
   promise(stop_waits_for_the_disk_alone) promise(run_goes_on_afterwards) promise(stop_ends_in_time)         \
-  promise(stop_is_heard)
+  promise(stop_is_heard) promise(lives_keep_a_small_volume)
 // clang-format on
 
 enum class ShellFault : unsigned {

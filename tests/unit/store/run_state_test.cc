@@ -180,7 +180,8 @@ TEST_F(Rule10State, AnEndIsToldOnAFullVolume) {
     files.set_hook({});
     files.clear_faults();
     const MemoryFileSystem after = disk.crash();
-    EXPECT_EQ(after.get_text(in_run("attempts/1.state.json")), disk.get_text(in_run("attempts/1.state.json")));
+    EXPECT_EQ(after.get_text(in_run("attempts/1.state.json")),
+              disk.get_text(in_run("attempts/1.state.json")));
     EXPECT_EQ(read()->phase, RunPhase::interrupted);
     EXPECT_TRUE(read()->reason.starts_with("full"));
     EXPECT_TRUE(told_end(*disk.open_directory(kRun, false), 1));

@@ -33,7 +33,7 @@ std::future<std::optional<std::string>> write_beside(CheckpointStore& store, Led
   const auto write = [&store, &ledger, end = std::move(end)] {
     auto superseded = write_end(store, ledger, end);
     // Its writer has left them (AsyncWriter::leave_soon).
-    if (!superseded && end.phase == RunPhase::interrupted) delete_superfluous(store);
+    if (!superseded) delete_superfluous(store);
     return superseded;
   };
   try {

@@ -25,8 +25,8 @@ class FinalWrites {
   // Ends the writer's thread, which may hang although nothing is in flight: it looks for newer attempts, and
   // writes the ledger. False: gave_up().
   bool stop_writer();
-  // Writes ledger and run state. Requires that no writer uses the store. Returns the text of a newer attempt,
-  // if there is one; nullopt as well if it gives up.
+  // Writes ledger and run state, then deletes what the writer has left (leave_soon). Requires that no writer
+  // uses the store. Returns the text of a newer attempt, if there is one; nullopt as well if it gives up.
   std::optional<std::string> tell(RunState end);
 
   void leave_thread_behind() { gave_up_ = true; }
