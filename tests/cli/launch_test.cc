@@ -446,4 +446,34 @@ TEST_F(Launch, ThreadsAreSharedUnlessTheUserSays) {
       << shared.err;
 }
 
+// Its fellow was told that the run is complete, and is gone; this host was lost before it could say so.
+TEST_F(Launch, AHostThatIsReplacedAfterTheEndStartsNothing) {
+  const fs::path run_directory = folder_.path() / "run";
+  const Words two_hosts{"--nproc",           "2",
+                        "--nnodes",          "2",
+                        "--node-rank",       "0",
+                        "--master",          "127.0.0.1:29555",
+                        "--unless-complete", run_directory.string()};
+  const Words one_host{"--nproc", "1", "--unless-complete", run_directory.string()};
+  EXPECT_EQ(run(one_host, "touch first").exit_code, 0);
+  EXPECT_TRUE(there("first")) << "no run is there yet";
+  const auto state = [&](const char* phase) {
+    fs::create_directories(run_directory / "attempts");
+    const std::string text =
+        std::string(R"({"attempt":1,"phase":")") + phase +
+        R"(","step":9,"durable_step":9,"checkpoint":"","exit_code":0,"reason":"","time":""})";
+    write_text(run_directory / "attempts" / "1", "");
+    write_text(run_directory / "attempts" / "1.state.json", text);
+    write_text(run_directory / "RUN_STATE.json", text);
+  };
+  state("running");
+  EXPECT_EQ(run(one_host, "touch second").exit_code, 0);
+  EXPECT_TRUE(there("second"));
+  state("complete");
+  const Ended ended = run(two_hosts, "touch third");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("is complete: nothing is started"));
+  EXPECT_FALSE(there("third"));
+}
+
 }}  // namespace holdfast::test

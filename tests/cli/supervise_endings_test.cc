@@ -257,11 +257,11 @@ TEST_F(Supervise, APreemptedJobIsRequeuedUnlessSlurmHasDoneItAndACancelledOneIsN
   };
   const std::string eligible = " PreemptEligibleTime=2026-11-29T09:00:00 PreemptTime=";
   const std::string preempted = eligible + "2026-11-29T10:00:00";
-  for (const std::string state : {"COMPLETING Reason=None" + preempted, "PREEMPTED Reason=None" + preempted,
-                                  "COMPLETING Reason=TimeLimit" + eligible + "None"}) {
+  for (const std::string& state : {"COMPLETING Reason=None" + preempted, "PREEMPTED Reason=None" + preempted,
+                                   "COMPLETING Reason=TimeLimit" + eligible + "None"}) {
     EXPECT_THAT(asked_about("JobState=" + state), ElementsAre("show", "requeue")) << state;
   }
-  for (const std::string state :
+  for (const std::string& state :
        {"COMPLETING Reason=None" + eligible + "None", std::string("COMPLETING Reason=BeginTime"),
         "PENDING Reason=BeginTime" + preempted}) {
     EXPECT_THAT(asked_about("JobState=" + state), ElementsAre("show")) << state;

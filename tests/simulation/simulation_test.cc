@@ -25,7 +25,7 @@ constexpr bool kSanitized = false;
 #endif
 constexpr std::uint64_t kOfADay = kSanitized ? 600 : 200'000;
 constexpr std::uint64_t kOfANight = 1'000'000;
-constexpr std::uint64_t kRealStoresOfADay = kSanitized ? 100 : 2'000;
+constexpr std::uint64_t kRealStoresOfADay = kSanitized ? 100 : 2'500;
 constexpr std::uint64_t kRealStoresOfANight = 100'000;
 constexpr std::uint64_t kMostOfANight = 100'000;  // for one planted bug
 

@@ -23,8 +23,9 @@ constexpr char kForTheDisk[] = "waiting for the disk";
 void delete_superfluous(CheckpointStore& store) noexcept {
   try {
     store.apply_retention_at_end();
+  } catch (const SupersededError&) {  // whoever waited for the end has the directory
   } catch (const std::exception& error) {
-    log_debug("superfluous checkpoints stay for now: {}", what_of(error));
+    log_warning("superfluous checkpoints stay for now: {}", what_of(error));
   }
 }
 

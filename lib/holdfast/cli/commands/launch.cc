@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/launch/launched_ranks.h"
 #include "holdfast/cli/launch/listening_socket.h"
+#include "holdfast/io/file_system.h"
+#include "holdfast/store/run_state.h"
 #include "holdfast/store/stall_evidence.h"
 
 namespace holdfast { inline namespace v0_2 {
@@ -52,6 +55,7 @@ struct LaunchRequest {
   int host = 0;
   std::string master;
   Duration leave_timeout = 10min;
+  std::filesystem::path unless_complete;
 };
 
 // Which of how many hosts this is, and where all meet.
@@ -291,11 +295,23 @@ class Launch {
   std::optional<SteadyTime> kill_at_;
 };
 
+// The other hosts' processes may have left when the run became complete: this host would wait for them.
+bool is_complete(const std::filesystem::path& directory) {
+  if (directory.empty()) return false;
+  const auto run = FileSystem::real().open_directory(directory, false);
+  const auto state = run ? read_run_state(*run) : std::nullopt;
+  if (!state || state->phase != RunPhase::complete) return false;
+  log_info("the run in {} is complete: nothing is started (leave out --unless-complete to train it further)",
+           directory);
+  return true;
+}
+
 int run_launch(const LaunchRequest& options) {
   if (options.command.empty()) {
     throw UsageError(
         "no command given: put it last, after two dashes: holdfast launch --nproc 2 -- ./train --lr 0.1");
   }
+  if (is_complete(options.unless_complete)) return 0;
   return Launch(options).run();
 }
 
@@ -352,6 +368,11 @@ void add_launch(CLI::App& app, const std::vector<std::string>& wrapped, Command&
   const auto leave = std::make_shared<std::string>("10min");
   add_time(*command, "--leave-timeout", *leave,
            "time from the first process that exits with 0 until the others get SIGTERM; 0: never");
+  command
+      ->add_option("--unless-complete", options->unless_complete,
+                   "end with 0 at once if the run in DIR is complete: for a host that is replaced after the "
+                   "processes of others have left")
+      ->type_name("DIR");
   command->footer(kLaunchFooter);
   command->callback([options, leave, &chosen] {
     options->leave_timeout = duration_of("--leave-timeout", *leave);

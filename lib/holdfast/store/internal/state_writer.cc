@@ -66,7 +66,7 @@ bool overwrite(Directory& directory, Attempt& attempt, const std::string& name, 
   file->write_at(std::as_bytes(std::span(page)), 0);
   file->sync();
   file->close();
-  log_debug("the volume is full: {} was overwritten in place", name);
+  log_warning("the volume is full: the end of this attempt was written over its state before, in {}", name);
   return true;
 }
 
