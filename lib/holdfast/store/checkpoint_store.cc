@@ -51,7 +51,8 @@ struct CheckpointStore::State {
   // Opened late: an attempt that never writes a line leaves no file.
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
-  bool failed = false;  // the last commit or state write did
+  bool failed = false;            // the last commit or state write did
+  std::string retention_failure;  // of the last apply_retention(); empty: it did all
 
   State(FileSystem& files, const Clock& clock, StoreOptions given, Verifier& asked)
       : file_system(files),
@@ -285,14 +286,26 @@ void CheckpointStore::apply_retention() {
   if (!s.damaged.empty()) failure.run([&] { s.housekeeper->move_damaged(s.damaged); });
   // Also if a damaged file could not be moved: the deletions make room for the next save.
   failure.run([&] { s.housekeeper->carry_out(s.plan_after_commit().go); });
-  failure.rethrow();
+  try {
+    failure.rethrow();
+    s.retention_failure.clear();
+  } catch (const IoError& error) {
+    s.retention_failure = error.what();
+    throw;
+  }
 }
 
 void CheckpointStore::apply_retention_at_end() {
   if (!state_->committer) return;
   const auto& acknowledged = state_->committer->acknowledged();
   // Otherwise the newest finite file is verified first.
-  if (!acknowledged.empty() && acknowledged.rbegin()->second.finite) apply_retention();
+  if (acknowledged.empty() || !acknowledged.rbegin()->second.finite) return;
+  const std::string before = state_->retention_failure;
+  try {
+    apply_retention();
+  } catch (const IoError& error) {
+    if (before != error.what()) throw;
+  }
 }
 
 RetentionReport CheckpointStore::plan_retention() {

@@ -164,7 +164,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement. A file that cannot be
   // deleted, or moved aside, stays: the first such IoError is thrown after all others are deleted.
   void apply_retention();
-  // The same for a process that is about to end: nothing where that would read whole files.
+  // The same for a process that is about to end: nothing where that would read whole files, and no exception
+  // for what the last call has thrown already.
   void apply_retention_at_end();
   // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
   // of the newest acknowledged one; every byte of the newest files is verified until two are good.
