@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -258,6 +260,19 @@ TEST(Signals, AReaderThatLeftDoesNotEndTheRun) {
     signal(SIGPIPE, SIG_DFL);  // a server in a test before this one may have set it to be ignored
     return work();
   });
+  EXPECT_EQ(child.wait().exit_code, 75);
+}
+
+// The first save of a state that is larger than `ulimit -f` would end the training without a word.
+TEST(Signals, AFileBeyondTheLimitIsAFailedWrite) {
+  ChildProcess child(listening([](Monitor&) {
+    const rlimit limit{1 << 10, 1 << 10};
+    FILE* const file = tmpfile();
+    if (file == nullptr || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+    const bool refused = posix_fallocate(fileno(file), 0, 1 << 20) == EFBIG;
+    const ssize_t written = pwrite(fileno(file), "x", 1, 1 << 20);
+    return refused && written < 0 && errno == EFBIG ? 75 : 2;
+  }));
   EXPECT_EQ(child.wait().exit_code, 75);
 }
 

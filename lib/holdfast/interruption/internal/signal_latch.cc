@@ -42,7 +42,10 @@ constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> terminal{false};
 constinit std::atomic<int> listeners{0};
 constinit int users = 0;
-constinit bool pipe_ignored = false;
+// The Ctrl-C that also ends `| tee` must not kill this process by SIGPIPE before its commit. Beyond a limit
+// of file sizes (ulimit -f) a write must fail, so that a save does, and the log says why.
+constexpr std::array kIgnored{SIGPIPE, SIGXFSZ};
+constinit std::array<bool, kIgnored.size()> ignored{};
 // Only lock-free atomics are allowed in a signal handler.
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
 
@@ -242,11 +245,11 @@ bool install_signal_handlers(const StopSignals& stops) noexcept {
   for (std::size_t i = 0; i < kHeardSignals.size(); ++i) latches[i].stops = stops.has(kHeardSignals[i]);
   // Handlers belong to the process, so only its first user installs them.
   if (users++ > 0) return true;
-  // The Ctrl-C that also ends `| tee` must not kill this process by SIGPIPE before its commit.
-  struct sigaction pipe {};
-  if (sigaction(SIGPIPE, nullptr, &pipe) == 0 && is_default(pipe)) {
-    pipe.sa_handler = SIG_IGN;
-    pipe_ignored = sigaction(SIGPIPE, &pipe, nullptr) == 0;
+  for (std::size_t i = 0; i < kIgnored.size(); ++i) {
+    struct sigaction current {};
+    if (sigaction(kIgnored[i], nullptr, &current) != 0 || !is_default(current)) continue;
+    current.sa_handler = SIG_IGN;
+    ignored[i] = sigaction(kIgnored[i], &current, nullptr) == 0;
   }
   struct sigaction ours {};
   ours.sa_sigaction = holdfast_on_signal;
@@ -274,7 +277,9 @@ void remove_signal_handlers() noexcept {
     // A handler that another library has put on top stays.
     if (is_ours(current)) sigaction(kHeardSignals[i], &latches[i].earlier, nullptr);
   }
-  if (std::exchange(pipe_ignored, false)) ::signal(SIGPIPE, SIG_DFL);
+  for (std::size_t i = 0; i < kIgnored.size(); ++i) {
+    if (std::exchange(ignored[i], false)) ::signal(kIgnored[i], SIG_DFL);
+  }
 }
 
 // No remove ever matches this install: a late signal must not kill a program that has just finished.
