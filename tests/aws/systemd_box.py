@@ -163,6 +163,10 @@ class Box:
         """The doubles have told it so often."""
         self._until(lambda: self.told().count(line) >= times, line)
 
+    def until_begins(self, words: str) -> None:
+        """A line begins so."""
+        self._until(lambda: any(line.startswith(words) for line in self.told()), words)
+
     def settles(self) -> None:
         """Nothing begins or ends any more, but what sleeps."""
         self._until(
