@@ -97,7 +97,7 @@ const char* word_of(RunPhase phase) {
   return "unknown";
 }
 
-std::string to_json(const RunState& state) {
+std::string to_json(const RunState& state, std::size_t longest_reason) {
   // Joined by hand, as claim_text(): no JSON document whose destructor needs memory.
   std::string text = "{\n";
   const auto put = [&](const char* key, const std::string& value) {
@@ -110,7 +110,7 @@ std::string to_json(const RunState& state) {
   put("durable_step", std::to_string(state.durable_step));
   put("checkpoint", json_text(fitting(state.checkpoint, kLongestOther)));
   if (state.home_step >= 0) put("home_step", std::to_string(state.home_step));
-  put("reason", json_text(fitting(state.reason, kLongestReason)));
+  put("reason", json_text(fitting(state.reason, std::min(longest_reason, kLongestReason))));
   put("exit_code", std::to_string(state.exit_code));
   put("host", json_text(fitting(state.host, kLongestOther)));
   put("boot_id", json_text(fitting(state.boot_id, kLongestOther)));

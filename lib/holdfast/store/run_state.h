@@ -6,6 +6,7 @@
 // Errors: readers throw IoError. Threads: plain values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,8 +47,8 @@ struct RunState {
   std::int64_t most_risk_ms = 0;  // maximum of the work that a crash would have lost, as time
 };
 
-// A text that is too long for the record loses its middle.
-HOLDFAST_EXPORT std::string to_json(const RunState& state);
+// A text that is too long for the record loses its middle. `longest_reason`: less than that, in bytes.
+HOLDFAST_EXPORT std::string to_json(const RunState& state, std::size_t longest_reason = 8 << 10);
 HOLDFAST_EXPORT std::optional<RunState> run_state_from_json(
     const std::string& text);  // nullopt: torn, empty or foreign
 // The state of the highest attempt in a run directory; nullopt if there is none.

@@ -175,7 +175,7 @@ TEST_F(Rule10State, AnEndIsToldOnAFullVolume) {
     life.store.write_run_state({.phase = RunPhase::interrupted,
                                 .step = 7,
                                 .durable_step = 5,
-                                .reason = "full" + std::string(5000, '\x1b'),
+                                .reason = "full" + std::string(5000, '\x1b') + kHandedOver,
                                 .exit_code = 75});
     files.set_hook({});
     files.clear_faults();
@@ -184,6 +184,7 @@ TEST_F(Rule10State, AnEndIsToldOnAFullVolume) {
               disk.get_text(in_run("attempts/1.state.json")));
     EXPECT_EQ(read()->phase, RunPhase::interrupted);
     EXPECT_TRUE(read()->reason.starts_with("full"));
+    EXPECT_TRUE(read()->reason.ends_with(kHandedOver)) << "supervise waits for no restart then";
     EXPECT_TRUE(told_end(*disk.open_directory(kRun, false), 1));
     life.store.write_run_state({.phase = RunPhase::running, .step = 5, .durable_step = 5});
   }

@@ -18,8 +18,7 @@ constexpr std::size_t kLeastBytes = 4096;
 // Even if each byte needs an escape of six.
 constexpr std::size_t kReasonThatFits = 500;
 
-std::string text_of(const RunState& state) {
-  std::string text = to_json(state);
+std::string padded(std::string text) {
   text.resize(std::max(text.size(), kLeastBytes), ' ');
   text.back() = '\n';
   return text;
@@ -54,9 +53,7 @@ void replace_file(Directory& directory, Attempt& attempt, const std::string& nam
 // False: no file of that name has the space. A power cut can tear it, but only one of the two files: the
 // attempt's own is durable before the copy is touched.
 bool overwrite(Directory& directory, Attempt& attempt, const std::string& name, const RunState& state) {
-  RunState shorter = state;
-  shorter.reason.resize(std::min(shorter.reason.size(), kReasonThatFits));
-  const std::string text = text_of(shorter);
+  const std::string text = padded(to_json(state, kReasonThatFits));
   // Aligned to a page, as O_DIRECT needs it.
   alignas(kLeastBytes) std::array<char, kLeastBytes> page;
   if (text.copy(page.data(), page.size()) != text.size()) return false;
@@ -72,7 +69,7 @@ bool overwrite(Directory& directory, Attempt& attempt, const std::string& name, 
 
 void put_state(Directory& directory, Attempt& attempt, const std::string& name, const RunState& state) {
   try {
-    replace_file(directory, attempt, name, text_of(state));
+    replace_file(directory, attempt, name, padded(to_json(state)));
   } catch (const IoError& error) {
     // Others wait for an end, and `holdfast prune` for a run that has ended.
     if (!no_room(error) || !is_end(state.phase) || !overwrite(directory, attempt, name, state)) throw;
