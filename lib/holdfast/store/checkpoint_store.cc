@@ -52,7 +52,7 @@ struct CheckpointStore::State {
   std::unique_ptr<LineFile> ledger;
   bool ledger_failed = false;
   bool failed = false;            // the last commit or state write did
-  std::string retention_failure;  // of the last apply_retention(); empty: it did all
+  std::string retention_failure;  // the last one, as apply_retention_told_once() threw it
 
   State(FileSystem& files, const Clock& clock, StoreOptions given, Verifier& asked)
       : file_system(files),
@@ -286,12 +286,16 @@ void CheckpointStore::apply_retention() {
   if (!s.damaged.empty()) failure.run([&] { s.housekeeper->move_damaged(s.damaged); });
   // Also if a damaged file could not be moved: the deletions make room for the next save.
   failure.run([&] { s.housekeeper->carry_out(s.plan_after_commit().go); });
+  failure.rethrow();
+}
+
+void CheckpointStore::apply_retention_told_once() {
+  std::string& told = state_->retention_failure;
   try {
-    failure.rethrow();
-    s.retention_failure.clear();
+    apply_retention();
+    told.clear();
   } catch (const IoError& error) {
-    s.retention_failure = error.what();
-    throw;
+    if (std::exchange(told, error.what()) != error.what()) throw;
   }
 }
 
@@ -299,13 +303,7 @@ void CheckpointStore::apply_retention_at_end() {
   if (!state_->committer) return;
   const auto& acknowledged = state_->committer->acknowledged();
   // Otherwise the newest finite file is verified first.
-  if (acknowledged.empty() || !acknowledged.rbegin()->second.finite) return;
-  const std::string before = state_->retention_failure;
-  try {
-    apply_retention();
-  } catch (const IoError& error) {
-    if (before != error.what()) throw;
-  }
+  if (!acknowledged.empty() && acknowledged.rbegin()->second.finite) apply_retention_told_once();
 }
 
 RetentionReport CheckpointStore::plan_retention() {
@@ -344,6 +342,10 @@ void CheckpointStore::write_run_state(const RunState& state) {
   if (own.host.empty()) own.host = host_name();
   if (own.boot_id.empty()) own.boot_id = boot_id();
   s.on_volume([&] { internal::write_state(*s.directory, attempt, own); });
+}
+
+void CheckpointStore::write_ledger(const std::string& json_line) {
+  if (!append_ledger(json_line)) throw Error("it cannot be written");
 }
 
 bool CheckpointStore::append_ledger(const std::string& json_line) {

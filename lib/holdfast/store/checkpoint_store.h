@@ -164,8 +164,10 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Deletes what `keep` and rule 4 allow. The writer calls it after an acknowledgement. A file that cannot be
   // deleted, or moved aside, stays: the first such IoError is thrown after all others are deleted.
   void apply_retention();
-  // The same for a process that is about to end: nothing where that would read whole files, and no exception
-  // for what the last call has thrown already.
+  // The same, but a file that cannot be deleted fails each time, and a log needs it once: an IoError like the
+  // one before is passed over.
+  void apply_retention_told_once();
+  // The same for a process that is about to end: nothing where that would read whole files.
   void apply_retention_at_end();
   // For a directory where nobody trains (store/prune.h). The newest checkpoint that verifies takes the place
   // of the newest acknowledged one; every byte of the newest files is verified until two are good.
@@ -188,6 +190,8 @@ class HOLDFAST_EXPORT CheckpointStore {
   // Appends one line to this attempt's ledger. False: it could not be written, which is logged once and never
   // thrown; the next line opens the file anew. True for an attempt that is superseded, which writes nothing.
   bool append_ledger(const std::string& json_line);
+  // Error in place of false: as Ledger and LossRing want it, which then keep the line.
+  void write_ledger(const std::string& json_line);
 
   // Every file with a checkpoint's name, newest first. The content is not verified.
   std::vector<CheckpointInfo> list();

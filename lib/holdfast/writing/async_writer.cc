@@ -363,7 +363,7 @@ void AsyncWriter::keep_house(const CheckpointInfo& checkpoint, const SaveHandle:
   // Runs even if the steps above failed, because it frees the space for the next save.
   guarded([&]() HOLDFAST_REQUIRES(thread_role_) {
     // A run that leaves soon must not wait for deletions; they follow when its end is told.
-    if (!leaving_.load(std::memory_order_relaxed)) files_->apply_retention();
+    if (!leaving_.load(std::memory_order_relaxed)) store_.apply_retention_told_once();
   });
 }
 
@@ -391,7 +391,7 @@ void AsyncWriter::look_around() noexcept {
 // What cannot be written stays where it is: a volume that was away for a while costs no line.
 void AsyncWriter::flush_ledger() noexcept {
   const auto append = [&](const std::string& line) {
-    if (!superseded() && !store_.append_ledger(line)) throw Error("it cannot be written");
+    if (!superseded()) store_.write_ledger(line);
   };
   try {
     if (options_.ledger != nullptr) options_.ledger->drain(append);

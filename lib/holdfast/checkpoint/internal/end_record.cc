@@ -15,9 +15,7 @@ std::optional<std::string> write_end(CheckpointStore& store, Ledger& ledger, con
                 .step = end.step,
                 .durable_step = end.durable_step,
                 .reason = end.reason},
-               [&](const std::string& line) {
-                 if (!store.append_ledger(line)) throw Error("it cannot be written");
-               });
+               [&](const std::string& line) { store.write_ledger(line); });
   } catch (const std::exception& error) {
     // The run state must still be written: `holdfast status` and `ls` read from it how the run ended.
     log_debug("the end of the run could not be written to the ledger: {}", what_of(error));

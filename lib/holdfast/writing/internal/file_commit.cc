@@ -76,14 +76,4 @@ CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, 
                         }});
 }
 
-void FileCommit::apply_retention() {
-  try {
-    store_.apply_retention();
-    retention_failure_.clear();
-  } catch (const IoError& error) {
-    // A file that cannot be deleted fails after every save; the log needs it once.
-    if (std::exchange(retention_failure_, error.what()) != error.what()) throw;
-  }
-}
-
 }}}  // namespace holdfast::v0_2::internal

@@ -1,5 +1,5 @@
 // How one request becomes a committed file: the other ranks' part in it, the check for numbers that are not
-// finite, the image, the commit; and then which older files go.
+// finite, the image, the commit.
 //
 // Errors: what the store and JointSave throw. Threads: one, the writer's.
 #pragma once
@@ -24,8 +24,6 @@ class FileCommit {
   // `others_failed`: an earlier save failed because of another rank, so a save that all write together fails
   // here. What the commit cost goes to the options' cost model and to `handle`.
   CheckpointInfo commit(const WriteRequest& request, bool others_failed, SaveHandle::Shared& handle);
-  // As CheckpointStore's. An IoError like the one before is passed over.
-  void apply_retention();
 
  private:
   CheckpointInfo write(const WriteRequest& request, Snapshot& sealed, Duration& wrote);
@@ -34,8 +32,7 @@ class FileCommit {
   Clock& clock_;
   const AsyncWriterOptions& options_;
   const std::atomic<bool>& limit_lifted_;
-  bool was_finite_ = true;         // the last state that was checked
-  std::string retention_failure_;  // the last one, as the caller was told
+  bool was_finite_ = true;  // the last state that was checked
   // The round of Recheck. Begins with the attempt's number, so that it rotates over short lives, too.
   std::optional<std::uint64_t> round_;
 };

@@ -46,9 +46,8 @@ class SameData {
   void warn() const {
     if (same_.empty()) return;
     log_warning(
-        "ranks train on the same samples: {}. Give each rank's Loader or EpochOrder .shard = {{rank, "
-        "world}}, "
-        "unless these ranks compute one model in parts",
+        "ranks train on the same samples: {}. Give each rank's Loader or EpochOrder "
+        ".shard = {{rank, world}}, unless these ranks compute one model in parts",
         name_list(same_, kShownRanks));
   }
 

@@ -63,9 +63,7 @@ void TrainingStart::begin_writing() {
   }
   run_.ledger.start(start_figures());
   try {
-    run_.ledger.drain([&](const std::string& line) {
-      if (!started.store->append_ledger(line)) throw Error("it cannot be written");
-    });
+    run_.ledger.drain([&](const std::string& line) { started.store->write_ledger(line); });
   } catch (const std::exception& error) {  // the writer writes it
     log_debug("the ledger waits: {}", what_of(error));
   }
