@@ -53,7 +53,6 @@ DataEnd EpochOrder::data_end() const {
 // A round is over. A stop ends the loop over epochs as well.
 std::int64_t EpochOrder::next_round(std::int64_t round) {
   if (stopped_) return EpochRange<EpochOrder>::kOver;
-  if (skips_) skip_now();
   check_pass();
   const std::int64_t next = epoch();
   if (next == round) {
@@ -142,7 +141,8 @@ void EpochOrder::skip_now() {
 }
 
 // Less than a batch may be left: drop_last drops it, and the sampler is not told.
-void EpochOrder::check_pass() const {
+void EpochOrder::check_pass() {
+  if (skips_) skip_now();  // no update came behind skip_rest()
   const std::int64_t left = size_ - applied_in_epoch();
   if (!open_ || left == 0 || left < batch_size_) return;
   throw UsageError("the pass over epoch " + std::to_string(drawn_.epoch) + " is over, but " +
@@ -153,7 +153,6 @@ void EpochOrder::check_pass() const {
 }
 
 void EpochOrder::begin_pass(const std::optional<torch::data::FullDataLoaderOptions>& loader) {
-  if (skips_) skip_now();
   check_pass();
   forget_batches();
   // An empty rest of a resumed epoch has its pass too, because the loop over epochs counts it.
@@ -292,7 +291,7 @@ std::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_siz
     const std::int64_t position = order.drawn_.samples + shard.rank * own + i;
     samples.push_back(static_cast<std::size_t>(shuffle ? (*order.order_)(position) : position));
   }
-  order.drawn_.samples += count == own ? own * shard.world : count;
+  order.drawn_.samples += std::min(left, own * shard.world);
   if (!dropped) order.waiting_.push_back(order.drawn_.samples);
   return samples;
 }

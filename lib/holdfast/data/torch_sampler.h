@@ -109,7 +109,7 @@ class HOLDFAST_EXPORT EpochOrder {
   std::optional<std::int64_t> delivered() const;
   std::int64_t applied_in_epoch() const;
   void check_batch_size(std::int64_t asked);
-  void check_pass() const;
+  void check_pass();
 
   std::int64_t size_;
   std::uint64_t seed_;

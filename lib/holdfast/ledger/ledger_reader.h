@@ -110,10 +110,8 @@ struct HOLDFAST_EXPORT LedgerLife {
   // Between two marks all steps count as equally long.
   Duration work_until(std::int64_t step) const;
   Duration paused_until(Duration up) const;
-  // True if it waits for the end of its machine, or waited when it ended.
-  bool paused() const {
-    return !pauses.empty() && (!pauses.back().to || (end && *pauses.back().to == end->up - end->ending));
-  }
+  // True if it waits for the end of its machine.
+  bool paused() const { return !pauses.empty() && !pauses.back().to; }
 };
 
 // Sum of two times, at most a century: a ledger may claim any times, and a plain sum could overflow.

@@ -16,13 +16,17 @@ std::size_t checkpoints_in(const MemoryFileSystem& disk, const std::filesystem::
   return n;
 }
 
-// Its copies tell of which attempts they grew, so that retention reaches beyond the newest one.
-TEST(DiskOfAStandby, KeepsNoMoreThanTheHolders) {
+class DiskOfAStandby : public testing::Test {
+ protected:
   MemoryFileSystem quick, other, safe;
-  Machine standby(other, safe);
-  DirectoryHome ahead_home({.place = kHome}, standby.files, standby.verifier, standby.pace);
-  FetchAhead ahead(standby.files, standby.verifier, kDir, ahead_home, standby.pace, {});
+  Machine standby{other, safe};
+  DirectoryHome ahead_home{{.place = kHome}, standby.files, standby.verifier, standby.pace};
+  FetchAhead ahead{standby.files, standby.verifier, kDir, ahead_home, standby.pace, {}};
   std::int64_t step = 0;
+};
+
+// Its copies tell of which attempts they grew, so that retention reaches beyond the newest one.
+TEST_F(DiskOfAStandby, KeepsNoMoreThanTheHolders) {
   for (int life = 1; life <= 6; ++life) {
     Machine holder(quick, safe);
     holder.prepare();
@@ -36,12 +40,7 @@ TEST(DiskOfAStandby, KeepsNoMoreThanTheHolders) {
   EXPECT_LE(checkpoints_in(other, kDir), 4U);
 }
 
-TEST(DiskOfAStandby, ForFiveCheckpointsIsEnoughToTakeOver) {
-  MemoryFileSystem quick, other, safe;
-  Machine standby(other, safe);
-  DirectoryHome ahead_home({.place = kHome}, standby.files, standby.verifier, standby.pace);
-  FetchAhead ahead(standby.files, standby.verifier, kDir, ahead_home, standby.pace, {});
-  std::int64_t step = 0;
+TEST_F(DiskOfAStandby, ForFiveCheckpointsIsEnoughToTakeOver) {
   AttemptNumber last = 0;
   bool limited = false;
   for (int life = 1; life <= 3; ++life) {
