@@ -17,14 +17,38 @@ import json
 import os
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 from holdfast_aws import user_data
 from holdfast_aws.plan import LaunchPlan
 
-APART = ("unshare", "--mount", "--pid", "--cgroup", "--ipc", "--uts", "--fork", "--kill-child")
+# `sh -c APART group COMMAND`: in name spaces of its own, and in a control group of its own, which `GROUP_GONE` removes.
+# Boxes in one control group would take each other's services for their own.
+GROUP = """set -eu
+mount --make-rprivate /
+mount -t cgroup2 cgroup2 /mnt
+group=/mnt$(sed -n s/^0:://p /proc/self/cgroup)/$1
+shift
+"""
+APART = (
+    GROUP
+    + """mkdir "$group"
+echo $$ >"$group/cgroup.procs"
+umount /mnt
+exec unshare --mount --pid --cgroup --ipc --uts --fork --kill-child "$@"
+"""
+)
+GROUP_GONE = (
+    GROUP
+    + """for _ in $(seq 100); do  # the killed end a little later
+  find "$group" -depth -type d -exec rmdir {} + && break
+  sleep 0.1
+done
+"""
+)
 SYSTEMD = Path("/lib/systemd/systemd")
-PATIENCE = 600.0  # real seconds
+PATIENCE = 240.0  # real seconds
 
 # In the new name spaces: a root of its own, which shares /usr. Of the distribution's units it has none.
 BOOT = """#!/bin/bash
@@ -87,6 +111,7 @@ class Box:
         self.write("doubles/docker", DOUBLE, 0o755)
         self._services = [word for word in config["runcmd"][1] if word.startswith(("holdfast", "hf-mig"))]
         self._boot = self.write("boot", BOOT, 0o755)
+        self._group = f"holdfast-box-{uuid.uuid4().hex}"
         self._program: subprocess.Popen[bytes] | None = None
 
     def write(self, path: str, text: str, mode: int = 0o644) -> Path:
@@ -103,6 +128,7 @@ class Box:
         if self._program is not None:
             self._program.kill()  # its child is process 1: all the others die with it
             self._program.wait()
+            subprocess.run(apart(GROUP_GONE, self._group), capture_output=True, check=False)
 
     def faster(self, unit: str, **times: str) -> None:
         """Before it boots."""
@@ -124,7 +150,7 @@ class Box:
     def boots(self) -> None:
         with (self.root / "console").open("wb") as console:
             self._program = subprocess.Popen(
-                [*APART, str(self._boot), str(self.root / "mount"), str(self.root)],
+                apart(APART, self._group, self._boot, self.root / "mount", self.root),
                 stdout=console,
                 stderr=console,
             )
@@ -192,6 +218,10 @@ class Box:
             time.sleep(0.05)
 
 
+def apart(script: str, *words: object) -> list[str]:
+    return ["unshare", "--mount", "sh", "-c", script, "apart", *map(str, words)]
+
+
 @functools.lru_cache
 def why_not() -> str:
     """ "" when a systemd can be process 1 here."""
@@ -200,5 +230,7 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "systemd as process 1 of a name space needs root"
     trial = "mount --make-rprivate / && mount -t tmpfs tmpfs /mnt && mount -t cgroup2 cgroup2 /mnt"
-    done = subprocess.run([*APART, "sh", "-c", trial], capture_output=True, text=True, check=False)
+    group = f"holdfast-box-{uuid.uuid4().hex}"
+    done = subprocess.run(apart(APART, group, "sh", "-c", trial), capture_output=True, text=True, check=False)
+    subprocess.run(apart(GROUP_GONE, group), capture_output=True, check=False)
     return "" if done.returncode == 0 else f"no name spaces with cgroups here: {done.stderr.strip()}"
