@@ -31,6 +31,7 @@ DirectoryHome::DirectoryHome(const HomeOptions& options, FileSystem& file_system
               .allow_fresh = true,
               .keep = KeepLast{options.keep},
               .mount = options.mount,
+              .makes_room = true,
               .read_back = ReadBack::all},
              verifier) {}
 

@@ -84,12 +84,20 @@ struct CheckpointStore::State {
     const Lineage lineage{.own = newest.attempt, .ancestry = newest.ancestry};
     return planner.plan(directory->run(), lineage, {.attempt = newest.attempt, .step = newest.step});
   }
+  // A copy may come from another history than the newest checkpoint here.
+  bool grew_from_start(const CommitRequest& request) const {
+    if (!selection->newest) return false;
+    const AttemptNumber own = request.copy_of ? request.copy_of->attempt : attempt->number();
+    const FileId start{.attempt = selection->newest->attempt, .step = selection->newest->step};
+    return Lineage{.own = own, .ancestry = request.ancestry}.contains(start);
+  }
   // True if it deleted something.
-  bool make_room() {
+  bool make_room(const CommitRequest& request) {
     const bool acknowledged = !committer->acknowledged().empty();
     // An older start, chosen by the user, proves nothing about the files that a save would make superfluous.
     const bool chosen = options.start.given() && !selection->has_grown;
     if (!options.makes_room || !directory->sound() || (chosen && !acknowledged)) return false;
+    if (!acknowledged && !grew_from_start(request)) return false;
     try {
       const RetentionPlanner::Plan plan = acknowledged ? plan_after_commit() : this->plan();
       if (plan.go.empty()) return false;
@@ -115,7 +123,7 @@ struct CheckpointStore::State {
       return committer->commit(first);
     } catch (const IoError& error) {
       // Other processes that were told a name (rule 13) do not hear of a second file.
-      if (!internal::no_room(error) || told || !make_room()) throw;
+      if (!internal::no_room(error) || told || !make_room(request)) throw;
     }
     return committer->commit(request);
   }

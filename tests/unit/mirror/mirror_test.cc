@@ -20,6 +20,25 @@ using testing::Not;
 class Mirrors : public testing::Test {
  protected:
   Mirrors() { set_log_level(LogLevel::warning); }
+  void leave_in_home(std::initializer_list<std::int64_t> steps) {
+    Machine machine(quick, safe, {}, 100);
+    machine.prepare();
+    machine.start_trainer(100);
+    for (const std::int64_t step : steps) {
+      machine.save(step);
+      machine.bring_home();
+    }
+  }
+  // No room for one more checkpoint beside those that are there.
+  void fill_home() {
+    std::uint64_t used = 0;
+    for (const std::string& folder : {kHome, kHome + "/" + kAttemptsDirectory}) {
+      for (const std::string& name : safe.names(folder)) {
+        if (name != kAttemptsDirectory) used += safe.get(folder + "/" + name).size();
+      }
+    }
+    safe.set_capacity(used + kToyBlock);
+  }
   MemoryFileSystem quick;
   MemoryFileSystem safe;
 };
@@ -241,6 +260,37 @@ TEST_F(Mirrors, HomeKeepsWhatABranchGrewFrom) {
   EXPECT_FALSE(safe.exists(home_file(1, 20))) << "the branch has three newer ones";
   for (const std::int64_t step : {30, 40})
     EXPECT_TRUE(safe.exists(home_file(1, step))) << "another history is left alone";
+}
+
+// A mirror that was killed after a copy has deleted nothing yet.
+TEST_F(Mirrors, AFullHomeMakesRoomForTheFirstCopyOfALife) {
+  leave_in_home({10, 20, 30, 40, 50});
+  MemoryFileSystem new_disk;
+  Machine machine(new_disk, safe);
+  machine.prepare();
+  machine.start_trainer();
+  machine.save(60);
+  fill_home();
+  machine.bring_home();
+  for (const std::int64_t step : {40, 50}) EXPECT_TRUE(safe.exists(home_file(1, step))) << step;
+  EXPECT_TRUE(safe.exists(home_file(2, 60)));
+  EXPECT_FALSE(safe.exists(home_file(1, 20)));
+}
+
+TEST_F(Mirrors, AFullHomeKeepsAllOfAnotherHistory) {
+  leave_in_home({10, 20, 30, 40, 50});
+  Machine machine(quick, safe);
+  machine.prepare();
+  machine.trainer.emplace(machine.files, machine.clock,
+                          StoreOptions{.directory = kDir, .start = {.step = 40}, .keep = KeepLast{100}},
+                          machine.verifier);
+  machine.trainer->preflight();
+  machine.trainer->claim();
+  machine.go_on_from(machine.trainer->recover());
+  machine.save(45);
+  fill_home();
+  EXPECT_THROW(machine.bring_home(), IoError);
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) EXPECT_TRUE(safe.exists(home_file(1, step))) << step;
 }
 
 TEST_F(Mirrors, AFileThatHomeCannotDeleteStopsNoCopyAndIsToldOnce) {
