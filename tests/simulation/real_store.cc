@@ -261,7 +261,9 @@ Outcome RealStore::write(const Image& image, bool fails, bool superseded) {
       rival_before_end_ = !life_->store.holds(image.step);
     };
   }
-  rival_before_rename_ = rival_before_end_ = late;
+  // An earlier try of this write may have made the name, and failed after that.
+  rival_before_rename_ = late && !disk_.exists(test::in_run(name));
+  rival_before_end_ = late;
   files_.set_hook(hook);
   bool by_rival = false;
   std::string error;

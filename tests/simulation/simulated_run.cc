@@ -390,10 +390,8 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
   }
   if (!notice.hibernates) return;
   after(left, [=, this] {
-    for (Rank& other : ranks_) {
-      for (Announced& end : other.ends) {
-        if (end.sleeps) end.at = std::min(end.at, now_);
-      }
+    for (Announced& end : rank(r).ends) {
+      if (end.sleeps) end.at = std::min(end.at, now_);
     }
     give(r, MachineWoke{});
   });

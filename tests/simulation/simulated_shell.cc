@@ -458,6 +458,8 @@ void SimulatedRun::perform(int r, const Return& action) {
     promise(Promise::ranks_tell_the_same, !(told.first && told.second) || broken_,
             "Decision::saved differs between ranks");
   }
+  // It may wait for another write, and then nobody was asked for anything yet.
+  if (action.save != 0 && x.settled.count(action.save) == 0) x.open.emplace(action.save, x.step);
   const bool measured =
       action.call == Call::evaluation_end && x.best_measured && calm_ && told_ == 0 && world_ == 1;
   if (measured && x.live == x.truth[static_cast<std::size_t>(x.step)]) {
