@@ -356,10 +356,15 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
                 notice.hibernates ? " (sleep)" : "", static_cast<long long>(ms(notice.at) - now_),
                 static_cast<long long>(left), static_cast<long long>(gone), lives ? ", lives" : "");
   }
+  bool named = !notice.guessed;
+  for (Announced& before : x.ends) {  // of two stops the earlier end counts, until it has passed
+    if (notice.kind != NoticeKind::stop || before.source != notice.source || before.at <= now_) continue;
+    (before.at <= ms(notice.at) ? named : before.named) = false;
+  }
   x.ends.push_back({.source = notice.source,
                     .at = ms(notice.at),
                     .announced = ms(notice.at),
-                    .named = !notice.guessed,
+                    .named = named,
                     .sleeps = notice.hibernates,
                     .told = now_});
   const Ms told_at = now_;

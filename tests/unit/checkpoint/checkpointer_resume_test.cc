@@ -154,8 +154,10 @@ TEST(CheckpointerResume, APathOrAnOverrideThatIsNoTextDoesNotMakeSavesFail) {
 }
 
 TEST(CheckpointerResume, AHostNameThatIsNoTextIsRecordedReadably) {
+  RunRecord record;
+  record.host = "gpu\xff";
   Attributes attributes;
-  put_run_record(attributes, {.attempt = 1, .host = "gpu\xff"});
+  put_run_record(attributes, record);
   EXPECT_EQ(run_record_of(attributes).host, "gpu\\xff");
 }
 

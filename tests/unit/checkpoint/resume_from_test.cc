@@ -286,13 +286,13 @@ TEST_F(Together, WhileOthersLoadTheLedgerSaysSo) {
     one.view.set_hook([&, told = std::make_shared<std::atomic<bool>>(false)](const Operation& operation) {
       const bool state = operation.kind == Op::read && operation.path.find("step-") != std::string::npos;
       if (!state || ledger().empty() || told->exchange(true)) return;
-      volume->clock.advance(11s);
+      volume->clock.advance(std::chrono::seconds(11));
       EXPECT_TRUE(progress(R"(,"phase":"start"})")) << ledger();
     });
   };
   live(2, [&](Member& one) {
     if (one.rank != 0) return;
-    one.clock.advance(11s);
+    one.clock.advance(std::chrono::seconds(11));
     EXPECT_TRUE(progress("}")) << ledger();
   });
   EXPECT_THAT(errors(), testing::Each(std::string()));

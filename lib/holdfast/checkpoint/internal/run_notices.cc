@@ -228,7 +228,9 @@ std::string RunDriver::end_now() const {
 
 std::string RunDriver::reason_now() const {
   if (!core_->ends().stop_requested() && !core_->stopping()) return {};
-  return end_now() + (core_->hands_over() ? std::string("; ") + kHandedOver : std::string());
+  std::string reason = end_now();
+  if (core_->hands_over()) reason.append("; ").append(kHandedOver);
+  return reason;
 }
 
 void RunDriver::record_reason() noexcept {

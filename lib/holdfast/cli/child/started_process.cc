@@ -70,8 +70,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // The outermost wrapper that may read stacks: below `supervise`, a launcher's ranks are read by both.
 pid_t tracer_above(pid_t wrapper) {
-  const std::string supervisor = env_text(kEnvSupervisor).value_or("");
-  const auto process = parse_int(supervisor.substr(0, supervisor.find('.')));  // see predecessor.h
+  const auto supervisor = env_text(kEnvSupervisor);
+  if (!supervisor) return wrapper;
+  const auto process = parse_int(supervisor->substr(0, supervisor->find('.')));  // see predecessor.h
   return process && *process > 0 ? static_cast<pid_t>(*process) : wrapper;
 }
 

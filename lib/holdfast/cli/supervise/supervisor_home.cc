@@ -4,6 +4,7 @@
 
 #include "holdfast/base/error.h"
 #include "holdfast/base/log.h"
+#include "holdfast/base/text.h"
 #include "holdfast/base/utf8.h"
 #include "holdfast/cli/durations.h"
 #include "holdfast/cli/files/examine.h"

@@ -18,7 +18,8 @@ bool is_mig_slice(const std::string& device) { return device.starts_with("MIG-")
 
 // nullopt: not set. env_text() does not tell that from an empty value, which hides all GPUs.
 std::optional<std::string> devices_by_environment() {
-  const std::string name = std::string(kEnvVisibleDevices.name) + "=";
+  std::string name = kEnvVisibleDevices.name;
+  name += '=';
   for (const std::string& entry : environment_for_child({})) {
     if (entry.starts_with(name)) return entry.substr(name.size());
   }
