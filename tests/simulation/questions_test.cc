@@ -254,6 +254,19 @@ TEST(Evaluations, OfRankZeroHearARankThatHasLeftItsOwn) {
   EXPECT_EQ(world.durable, world.at);
 }
 
+TEST(Evaluations, TryASaveAgainThatAnswersARequestAndHadBegunBefore) {
+  Measured world(1, OnNotice::train_on, 1s);
+  train_to_before_a_save(world);
+  world.announced = true;
+  world.step();  // its copy goes on beside the next step
+  world.call(run::EvaluationBegun{world.at});
+  ASSERT_LT(world.durable, world.at);
+  world.failing_writes = 1;
+  world.give(0, run::NoticeHeard{.source = 1, .kind = NoticeKind::checkpoint_now});
+  world.pass(10s);
+  EXPECT_EQ(world.durable, world.at);
+}
+
 TEST(Answers, BringNoWithdrawnEndBack) {
   Measured world(1, OnNotice::train_on, 1s);
   world.give(0, world.end(1, 10min));

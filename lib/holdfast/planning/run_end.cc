@@ -79,7 +79,8 @@ void RunCore::commit_from_evaluation() {
   const bool superseded = superseded_ && !planted(Planted::ignores_a_newer_attempt);
   if (superseded || now_ < evaluation_.retry || !commit_fits()) return;
   evaluation_.retry = now_ + kCommitAgain;
-  if (!shelved) open_ = Save{.id = ++ids_, .step = step_, .asked = true, .since = now_};
+  if (!shelved) open_ = Save{.id = ++ids_, .step = step_, .since = now_};
+  open_->asked = true;
   evaluation_.save = open_->id;
   if (!pursued_) answer_ = {.save = open_->id, .counts = true};
   schedule_.saved(boundary_, step_);
