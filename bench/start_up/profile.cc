@@ -143,9 +143,11 @@ struct Kernels {
 Kernels kernels_of(const Programs& programs, int last_step) {
   programs.ours(last_step, "export HOLDFAST_LOG=debug ONEDNN_VERBOSE=profile_create");
   Kernels kernels;
+  std::string last(kLine);
+  last += kStepEnds;
   std::ifstream log(programs.errors());
   for (std::string line; std::getline(log, line);) {
-    if (line.find(std::string(kLine) + std::string(kStepEnds)) != std::string::npos) break;
+    if (line.find(last) != std::string::npos) break;
     if (line.find("create:cache_miss") == std::string::npos) continue;
     ++kernels.count;
     kernels.seconds += std::atof(line.c_str() + line.rfind(',') + 1) / 1e3;

@@ -138,7 +138,7 @@ void SimulatedRun::start_attempt() {
   last_code_ = -1;
   told_ = open_ends_ = requests_ = 0;
   stop_told_ = broken_ = superseded_ = heard_newer_ = torn_called_ = standby_seen_ = said_not_home_ =
-      any_hibernation_ = false;
+      said_torn_ = any_hibernation_ = false;
   only_sleeps_ = true;
   last_tried_ = no_step_ = gave_up_ = false;
   guess_at_ = finish_at_ = requested_at_ = stop_ends_by_ = -1;
@@ -393,7 +393,7 @@ void SimulatedRun::announce(int r, NoticeHeard notice, Ms left, bool lives, Ms g
     after(left, [=, this] { kill(r); });
     return;
   }
-  if (!notice.hibernates) return;
+  if (!notice.hibernates || gone < left) return;
   after(left, [=, this] {
     for (Announced& end : rank(r).ends) {
       if (end.sleeps) end.at = std::min(end.at, now_);

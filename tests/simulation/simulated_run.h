@@ -302,7 +302,7 @@ class SimulatedRun {
   Ms began_ = 0, last_commit_ = 0, last_begun_ = 0;
   int last_code_ = -1, told_ = 0, open_ends_ = 0, requests_ = 0;
   bool stop_told_ = false, broken_ = false, superseded_ = false, heard_newer_ = false, torn_called_ = false;
-  bool said_not_home_ = false, any_hibernation_ = false, only_sleeps_ = true;
+  bool said_not_home_ = false, said_torn_ = false, any_hibernation_ = false, only_sleeps_ = true;
   Ms guess_at_ = -1, finish_at_ = -1, stop_ends_by_ = -1;
   Ms requested_at_ = -1;
   bool no_step_ = false, gave_up_ = false;

@@ -644,7 +644,7 @@ void SimulatedRun::check_exit(int r, int code) {
           left = std::min(left, end.at - finish_at_);
       }
     }
-    if (!busy_at_finish_ && cost) {
+    if (!busy_at_finish_ && cost && !said_torn_) {
       promise(Promise::last_save_is_not_left_out, left <= ms(*cost) + 300,
               "the last save was left out, and there was time");
     }
@@ -679,6 +679,7 @@ void SimulatedRun::perform(int r, const Say& action) {
   }
   if (action.what == Remark::going_on) rank(r).pausing = false;
   if (action.what == Remark::not_home) said_not_home_ = true;
+  if (action.what == Remark::torn) said_torn_ = true;
   if (action.what != Remark::too_late) return;
   const Ms cost = ms(leader().core->costs().commit.value_or(Duration::zero()));
   const Ms age = leader().writing ? now_ - disk_.began : 0;
