@@ -659,7 +659,8 @@ void SimulatedRun::check_exit(int r, int code) {
 
 // Somebody named an end within that time, to any rank. Rank 0 may hear a minute later that it is withdrawn.
 bool SimulatedRun::named_end_within(Ms within) const {
-  const Ms later = 60'000 + (has(evaluations) && has(long_step) ? 400'000 : 0);
+  const bool long_evaluations = has(evaluations) && (has(long_step) || has(hang));
+  const Ms later = 60'000 + (long_evaluations ? 400'000 : 0);
   for (const Rank& x : ranks_) {
     for (const Announced& end : x.ends) {
       const bool stands =
