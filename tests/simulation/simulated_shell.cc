@@ -638,10 +638,10 @@ void SimulatedRun::check_exit(int r, int code) {
   if (code == 75 && calm_ && newest < x.step && !last_tried_ && x.in_call == Call::finish && !broken_) {
     const auto cost = x.core->costs().commit;
     Ms left = kFar;
-    for (const Rank& other : ranks_) {
+    for (const Rank& other : ranks_) {  // a rank that waits here for the others has voted before
+      const Ms voted = other.in_call == Call::finish ? other.call_since : finish_at_;
       for (const Announced& end : other.ends) {
-        if (end.named && end.withdrawn > finish_at_ && end.at > finish_at_)
-          left = std::min(left, end.at - finish_at_);
+        if (end.named && end.withdrawn > voted && end.at > voted) left = std::min(left, end.at - voted);
       }
     }
     if (!busy_at_finish_ && cost && !said_torn_) {
