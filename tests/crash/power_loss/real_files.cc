@@ -51,7 +51,8 @@ class RealFiles final : public FileMaker {
                                           .overrides = {},
                                           .grown_from = {},
                                           .time = {},
-                                          .host = {}});
+                                          .host = {},
+                                          .metrics = {}});
   }
 
   std::shared_ptr<const FilePlan> plan_;
