@@ -1,6 +1,7 @@
 #include "metrics.h"
 
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "holdfast/io/line_file.h"
@@ -17,8 +18,15 @@ std::unique_ptr<holdfast::MetricSink> make_metrics(const Options& options) {
     return std::make_unique<holdfast::CsvSink>(disk, options.metrics);
   }
   auto file = std::make_shared<holdfast::LineFile>(disk, options.metrics);
-  return std::make_unique<holdfast::JsonlSink>(options.metrics,
-                                               [file](std::string_view line) { file->append(line); });
+  const auto sync = [file, &disk, folder = holdfast::folder_of(options.metrics)] {
+    file->file().sync();
+    if (const auto named = disk.open_directory(folder, false)) named->sync();
+  };
+  // A pipe or a terminal keeps nothing.
+  const bool keeps = std::filesystem::is_regular_file(options.metrics);
+  return std::make_unique<holdfast::JsonlSink>(
+      options.metrics, [file](std::string_view line) { file->append(line); },
+      keeps ? std::function<void()>(sync) : nullptr);
 }
 
 std::vector<std::unique_ptr<holdfast::MetricSink>> make_exporters(const Options& options) {

@@ -110,6 +110,10 @@ void Checkpointer::expect_last_step(std::int64_t step) noexcept {
   parts_->engine.heartbeat.expect_last_step(step);
 }
 
+void Checkpointer::commit_after(std::function<void()> work) {
+  parts_->run.before_commit.add(std::move(work));
+}
+
 bool Checkpointer::tick() {
   if (!parts_->engine.start.begun() && !parts_->engine.end.over()) return parts_->run.start_must_end();
   // The program may call this often: without news it reads a flag.

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,6 +130,12 @@ class HOLDFAST_EXPORT Checkpointer {
   // Optional: the step at which the loop ends. `holdfast status` shows it, and the time left. after_step()
   // keeps an image of that step for finish(), so call it before the loop. Any thread.
   void expect_last_step(std::int64_t step) noexcept;
+  // Optional: `work` ends before each later checkpoint is committed. With MetricSink::row_sync() the rows of
+  // the steps that a checkpoint holds survive what it survives. It runs on a thread of its own. A commit
+  // waits 2 s for it at most; the log says once that it took longer or threw, and the commit goes on. It must
+  // own what it uses, because a thread that hangs in a disk is left behind. With several ranks that of rank 0
+  // runs. Any thread. Empty: does nothing.
+  void commit_after(std::function<void()> work);
   // Between steps, in data preparation or evaluation: true if the loop should stop soon. Cheap, local.
   bool tick();
 

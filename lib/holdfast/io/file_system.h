@@ -6,8 +6,8 @@
 // its path, once, if device and inode are the same. No method retries fsync: after one failure the page cache
 // may report success while the disk holds zeros. Everything else retries EINTR.
 // Errors: IoError with operation, path and errno, unless a return value says it. No short reads or writes.
-// Threads: File::read_at and write_at may run at once on several threads; other calls on one object by one
-// thread at a time. FileSystem and const Directory methods: any thread.
+// Threads: File::read_at, write_at and sync may run at once on several threads; other calls on one object by
+// one thread at a time. FileSystem and const Directory methods: any thread.
 // Durability: bytes are durable after File::sync, names after Directory::sync. Nothing else is.
 #pragma once
 

@@ -68,6 +68,17 @@ class BackgroundSinks::Worker {
     if (now || waiting_.size() == kWakeAt) wake_.notify_one();
   }
 
+  // Returns when the thread has written and synced what was pushed before, or has ended. Throws what a sync
+  // threw last.
+  void sync() {
+    const MutexLock lock(mutex_);
+    const std::int64_t wanted = ++syncs_wanted_;
+    urgent_ = true;
+    wake_.notify_one();
+    synced_wake_.wait(mutex_, [&]() HOLDFAST_REQUIRES(mutex_) { return synced_ >= wanted || ended_; });
+    if (!not_synced_.empty()) throw Error(not_synced_);
+  }
+
   // False: the thread has not ended within the patience.
   bool close() noexcept {
     if (!thread_.joinable()) return true;
@@ -96,6 +107,7 @@ class BackgroundSinks::Worker {
     abandon(thread_);
     abandon(wake_);
     abandon(ended_wake_);
+    abandon(synced_wake_);
   }
 
  private:
@@ -104,8 +116,10 @@ class BackgroundSinks::Worker {
     // On this thread, because loading the GPUs' library takes longer than a step.
     sampler_.sample();  // rates count from here; loads the GPUs' library
     std::vector<Event> events;
+    std::int64_t synced = 0;
     for (bool open = true; open;) {
       std::int64_t dropped = 0;
+      std::int64_t wanted = 0;
       {
         MutexLock lock(mutex_);
         wake_.wait_for(mutex_, options_.look_every, [this]() HOLDFAST_REQUIRES(mutex_) {
@@ -116,6 +130,7 @@ class BackgroundSinks::Worker {
         urgent_ = false;
         open = !closed_;
         dropped = dropped_;
+        wanted = syncs_wanted_;
       }
       if (dropped > 0 && !std::exchange(complained_, true)) {
         log_warning("metrics are written too slowly: {} events are dropped so far (training goes on)",
@@ -127,10 +142,27 @@ class BackgroundSinks::Worker {
       if (sample) sampled = now;
       deliver(events, sample);
       events.clear();
+      if (wanted > synced) sync_rows(synced = wanted);
     }
     const MutexLock lock(mutex_);
     ended_ = true;
     ended_wake_.notify_all();
+    synced_wake_.notify_all();
+  }
+
+  void sync_rows(std::int64_t wanted) noexcept {
+    std::string failure;
+    for (const auto& sink : sinks_) {
+      try {
+        if (const auto sync = sink->row_sync()) sync();
+      } catch (const std::exception& error) {
+        failure = text_or_out_of_memory([&] { return what_of(error); });
+      }
+    }
+    const MutexLock lock(mutex_);
+    synced_ = wanted;
+    not_synced_ = std::move(failure);
+    synced_wake_.notify_all();
   }
 
   // EndEvent stays the last.
@@ -180,8 +212,12 @@ class BackgroundSinks::Worker {
   Mutex mutex_;
   CondVar wake_;
   CondVar ended_wake_;
+  CondVar synced_wake_;
   std::vector<Event> waiting_ HOLDFAST_GUARDED_BY(mutex_);
   std::int64_t dropped_ HOLDFAST_GUARDED_BY(mutex_) = 0;
+  std::int64_t syncs_wanted_ HOLDFAST_GUARDED_BY(mutex_) = 0;  // calls of sync()
+  std::int64_t synced_ HOLDFAST_GUARDED_BY(mutex_) = 0;        // those that are answered
+  std::string not_synced_ HOLDFAST_GUARDED_BY(mutex_);         // why the last one failed
   bool closed_ HOLDFAST_GUARDED_BY(mutex_) = false;
   bool urgent_ HOLDFAST_GUARDED_BY(mutex_) = false;  // an event that must not wait for the next look
   bool ended_ HOLDFAST_GUARDED_BY(mutex_) = false;
@@ -190,13 +226,13 @@ class BackgroundSinks::Worker {
 };
 
 BackgroundSinks::BackgroundSinks(std::vector<std::unique_ptr<MetricSink>> sinks, BackgroundOptions options)
-    : worker_(std::make_unique<Worker>(std::move(sinks), std::move(options))) {}
+    : worker_(std::make_shared<Worker>(std::move(sinks), std::move(options))) {}
 
 BackgroundSinks::~BackgroundSinks() {
   if (!worker_) return;
   if (!worker_->in_owner()) {
     worker_->forget();
-    leave_to_parent(worker_);
+    leave_behind();
     return;
   }
   close();
@@ -207,7 +243,16 @@ void BackgroundSinks::push(Event event) noexcept {
 }
 
 void BackgroundSinks::close() noexcept {
-  if (worker_ && !worker_->close()) leave_to_parent(worker_);  // its thread still uses it
+  if (worker_ && !worker_->close()) leave_behind();  // its thread still uses it
+}
+
+void BackgroundSinks::leave_behind() noexcept {
+  try {
+    auto kept = std::make_unique<std::shared_ptr<Worker>>(std::move(worker_));
+    leave_to_parent(kept);
+  } catch (const std::bad_alloc&) {
+    abandon(worker_);
+  }
 }
 
 void BackgroundSinks::begin(const BeginEvent& event) { push(event); }
@@ -230,6 +275,12 @@ void BackgroundSinks::histogram(const HistogramEvent& event) { push(event); }
 void BackgroundSinks::end(const EndEvent& event) {
   push(event);
   close();
+}
+
+std::function<void()> BackgroundSinks::row_sync() {
+  return [weak = std::weak_ptr(worker_)] {
+    if (const auto worker = weak.lock()) worker->sync();
+  };
 }
 
 }}  // namespace holdfast::v0_2

@@ -45,13 +45,16 @@ class HOLDFAST_EXPORT BackgroundSinks final : public MetricSink {
   // Nothing waits before the last save.
   void finish() override {}
   void end(const EndEvent& event) override;
+  // Waits for this object's thread, which writes and syncs what it was told.
+  std::function<void()> row_sync() override;
 
  private:
   class Worker;
   void push(Event event) noexcept;
   void close() noexcept;
+  void leave_behind() noexcept;
 
-  std::unique_ptr<Worker> worker_;
+  std::shared_ptr<Worker> worker_;
 };
 
 }}  // namespace holdfast::v0_2

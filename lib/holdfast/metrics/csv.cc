@@ -73,4 +73,6 @@ void CsvSink::evaluation(const EvaluationEvent& event) {
   });
 }
 
+std::function<void()> CsvSink::row_sync() { return file_ ? file_->sync() : nullptr; }
+
 }}  // namespace holdfast::v0_2

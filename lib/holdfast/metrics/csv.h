@@ -41,6 +41,7 @@ class HOLDFAST_EXPORT CsvSink final : public MetricSink {
   void begin(const BeginEvent& event) override;
   void step(const StepEvent& event) override;
   void evaluation(const EvaluationEvent& event) override;
+  std::function<void()> row_sync() override;
   bool failed() const { return failed_; }
 
  private:

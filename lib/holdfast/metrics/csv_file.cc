@@ -179,7 +179,7 @@ void CsvFile::check(FileSystem& file_system, const std::filesystem::path& path) 
 CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, const CsvPosition& position)
     : path_(path) {
   check(file_system, path);
-  const auto directory = file_system.make_shared_directory(folder_of(path));
+  const std::shared_ptr<Directory> directory = file_system.make_shared_directory(folder_of(path));
   const std::string name = path.filename().string();
   // Fixed, so that a killed run leaves at most one such file.
   const std::string temporary = name + ".tmp";
@@ -204,6 +204,7 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
   // Last: until here the old file is complete under its name.
   // An older process that still writes then writes into the old file.
   directory->rename_over(temporary, name);
+  directory_ = directory;
   end_ = copy.end();
   evaluation_ = copy.evaluation();
   last_step_ = copy.last_step();
@@ -218,6 +219,13 @@ CsvFile::CsvFile(FileSystem& file_system, const std::filesystem::path& path, con
         "could not be written",
         path, last_step_ + 1, position.step);
   }
+}
+
+std::function<void()> CsvFile::sync() const {
+  return [file = file_, directory = directory_] {
+    file->sync();
+    directory->sync();  // the name, which is new at each start
+  };
 }
 
 void CsvFile::append(std::string_view row, std::size_t fixed, std::int64_t step) {

@@ -8,11 +8,12 @@
 // docs/metrics.md#csv says how a resume replaces the file, and when it keeps the old one.
 // Errors: IoError. After a failed append() or complete() the file ends with a whole row if the disk permits.
 // Threads: one thread.
-// Durability: rows survive the end of the process, but not power loss.
+// Durability: rows survive the end of the process, and power loss after a call of what sync() returns.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -40,12 +41,14 @@ class CsvFile {
   // Gives the last row its evaluation. `text` ends with a newline.
   void complete(std::string_view text);
   std::int64_t last_step() const { return last_step_; }  // -1: no row
+  std::function<void()> sync() const;                    // MetricSink::row_sync()
 
  private:
   void cut_to(std::uint64_t length) noexcept;
 
   std::filesystem::path path_;
-  std::unique_ptr<File> file_;
+  std::shared_ptr<Directory> directory_;
+  std::shared_ptr<File> file_;
   std::uint64_t end_ = 0;         // end of the last whole row
   std::uint64_t evaluation_ = 0;  // start of the last row's evaluation
   std::int64_t last_step_ = -1;

@@ -118,11 +118,11 @@ WireMessage& WireMessage::numbers(int field, std::span<const double> values) {
   return *this;
 }
 
-EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& directory, WallTime now) {
-  const auto folder = file_system.make_shared_directory(directory);
+EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& directory, WallTime now)
+    : folder_(file_system.make_shared_directory(directory)) {
   // Readers order the files of a run by this number, so a later attempt needs a larger one.
   std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
-  for (const DirectoryEntry& entry : folder->list()) {
+  for (const DirectoryEntry& entry : folder_->list()) {
     // A foreign name may hold any number; the order by name needs ten digits.
     if (const auto other = number_in(entry.name); other && *other < 9'999'999'998)
       number = std::max(number, *other + 1);
@@ -134,7 +134,7 @@ EventFile::EventFile(FileSystem& file_system, const std::filesystem::path& direc
     std::snprintf(digits.data(), digits.size(), "%010lld", static_cast<long long>(number));
     const std::string name = std::string(kEventFilePrefix) + digits.data() + end + ".holdfast";
     path_ = directory / name;
-    file_ = folder->open(name, OpenMode::create_shared);
+    file_ = folder_->open(name, OpenMode::create_shared);
   }
   if (file_ == nullptr) throw IoError("create", path_, EEXIST);
   // Readers expect this record first.
@@ -180,6 +180,13 @@ void EventFile::flush() {
   file_->write_at(std::as_bytes(std::span(buffer_)), end_);
   end_ += buffer_.size();
   buffer_.clear();
+}
+
+std::function<void()> EventFile::sync() const {
+  return [file = file_, folder = folder_] {
+    file->sync();
+    folder->sync();
+  };
 }
 
 }}  // namespace holdfast::v0_2

@@ -9,7 +9,7 @@
 // Readers take the files of a folder in the order of their names, so the number in the name is at least one
 // more than that of every file that is there: a wrong clock changes nothing.
 //
-// Errors: IoError. Threads: one thread. Durability: none; readers skip a torn last record.
+// Errors: IoError. Threads: one thread. Durability: by sync() alone; readers skip a torn last record.
 #pragma once
 
 #include <cstdint>
@@ -91,13 +91,15 @@ class EventFile {
 
   std::size_t unwritten() const { return buffer_.size(); }
   void flush();
+  std::function<void()> sync() const;  // of what was flushed: MetricSink::row_sync()
   const std::filesystem::path& path() const { return path_; }
 
  private:
   void record(const WireMessage& event);
 
   std::filesystem::path path_;
-  std::unique_ptr<File> file_;
+  std::shared_ptr<Directory> folder_;
+  std::shared_ptr<File> file_;
   std::uint64_t end_ = 0;
   std::string buffer_;
 };

@@ -9,7 +9,7 @@
 //
 // Errors: tensorboard_sink throws nothing; prometheus_sink throws IoError if the name belongs to something
 // else than a regular file. A later error is logged once, and the sink then writes nothing more.
-// Threads: one thread at a time. Durability: none.
+// Threads: one thread at a time. Durability: TensorBoard's points, by row_sync() through BackgroundSinks.
 #pragma once
 
 #include <chrono>

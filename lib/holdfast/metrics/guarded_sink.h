@@ -30,6 +30,7 @@ class GuardedSink final : public MetricSink {
   void finish() override { pass(&MetricSink::finish); }
   void end(const EndEvent& event) override { pass(&MetricSink::end, event); }
   void flush() override { pass(&MetricSink::flush); }
+  std::function<void()> row_sync() override { return sink_ ? sink_->row_sync() : nullptr; }
 
  private:
   template <class Method, class... Events>

@@ -51,8 +51,8 @@ std::string_view write_step_line(const StepEvent& event, std::span<char> buffer)
   return line.text("}").done();
 }
 
-JsonlSink::JsonlSink(std::string target, WriteLine write)
-    : target_(std::move(target)), write_(std::move(write)) {}
+JsonlSink::JsonlSink(std::string target, WriteLine write, std::function<void()> sync)
+    : target_(std::move(target)), write_(std::move(write)), sync_(std::move(sync)) {}
 
 void JsonlSink::step(const StepEvent& event) {
   if (failed_) return;

@@ -5,8 +5,9 @@
 // docs/metrics.md#json-lines describes every member. The sink knows no files. It passes each line to `write`,
 // such as append() of a LineFile:
 //
-//   JsonlSink sink("metrics.jsonl", [&](std::string_view line) { file.append(line); });
+//   JsonlSink sink("metrics.jsonl", [file](std::string_view line) { file->append(line); });
 //
+// `sync` is what row_sync() returns, such as a call of file->file().sync().
 // Errors: if `write` throws, the sink logs that once with the target's name, and writes nothing more.
 // Threads: one thread. A line is formatted without allocation.
 #pragma once
@@ -30,14 +31,16 @@ HOLDFAST_EXPORT std::string_view write_step_line(const StepEvent& event, std::sp
 class HOLDFAST_EXPORT JsonlSink final : public MetricSink {
  public:
   using WriteLine = std::function<void(std::string_view line)>;
-  JsonlSink(std::string target, WriteLine write);
+  JsonlSink(std::string target, WriteLine write, std::function<void()> sync = {});
 
   void step(const StepEvent& event) override;
+  std::function<void()> row_sync() override { return sync_; }
   bool failed() const { return failed_; }
 
  private:
   std::string target_;
   WriteLine write_;
+  std::function<void()> sync_;
   bool failed_ = false;
   std::array<char, kStepLineSize> buffer_{};
 };

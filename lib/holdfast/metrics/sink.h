@@ -6,6 +6,8 @@
 // that may wait on a thread of its own.
 #pragma once
 
+#include <functional>
+
 #include "holdfast/base/export.h"
 #include "holdfast/metrics/event.h"
 
@@ -28,6 +30,11 @@ class HOLDFAST_EXPORT MetricSink {
   virtual void end(const EndEvent& /*event*/) {}
   // Writes what is still in memory.
   virtual void flush() {}
+  // After begin(): a function that returns when the rows of all events so far survive a power cut, for
+  // Checkpointer::commit_after(). Any thread may call it, beside the methods above and after this sink's end,
+  // so it owns what it uses. It may wait for a disk as long as that takes, and throws IoError. Empty: there
+  // is nothing to sync.
+  virtual std::function<void()> row_sync() { return {}; }
 };
 
 }}  // namespace holdfast::v0_2

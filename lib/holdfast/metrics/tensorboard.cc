@@ -105,6 +105,9 @@ class TensorBoardSink final : public MetricSink {
     file_->flush();
   }
 
+  // BackgroundSinks flushes before it calls it.
+  std::function<void()> row_sync() override { return file_ ? file_->sync() : nullptr; }
+
  private:
   WallTime at(WallTime time) const { return time == WallTime{} ? clock_.wall_now() : time; }
 

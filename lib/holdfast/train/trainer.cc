@@ -145,7 +145,10 @@ int Trainer::run() {
                          .learning_rate = parts_.step.learning_rate(),
                          .evaluation_due = resumed.evaluation_due,
                          .branch = resumed.branch};
-  for (MetricSink* sink : parts_.sinks) sink->begin(begun);
+  for (MetricSink* sink : parts_.sinks) {
+    sink->begin(begun);
+    checkpointer.commit_after(sink->row_sync());
+  }
 
   bool stop = checkpointer.tick();  // a stop may be requested before the first step
   if (!stop && resumed.evaluation_due && parts_.test_data != nullptr) stop = !evaluate();

@@ -11,6 +11,7 @@
 #include "holdfast/ledger/ledger.h"
 #include "holdfast/planning/cost_model.h"
 #include "holdfast/store/checkpoint_store.h"
+#include "holdfast/writing/before_commit.h"
 #include "holdfast/writing/joint_save.h"
 #include "holdfast/writing/save_handle_shared.h"
 
@@ -57,6 +58,7 @@ struct AsyncWriterOptions {
   CostModel* costs = nullptr;
   SaveListener* listener = nullptr;  // outlives the writer's thread; null: none
   Ledger* ledger = nullptr;          // drained together with the losses; outlives the writer; null: none
+  BeforeCommit* before = nullptr;    // likewise
 };
 
 }}  // namespace holdfast::v0_2

@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -55,6 +56,10 @@ struct Recorder final : MetricSink {
   }
   void evaluation(const EvaluationEvent& event) override { evaluations.push_back(event); }
   void finish() override { ++finished; }
+  std::function<void()> row_sync() override {
+    return [this] { ++synced; };
+  }
+  std::atomic<int> synced{0};
   std::vector<BeginEvent> begins;
   std::vector<StepEvent> steps;
   std::vector<EvaluationEvent> evaluations;
@@ -276,6 +281,17 @@ TEST_F(TrainerTest, TheNextStepTellsTheSinksOfASaveThatBecameDurable) {
     EXPECT_LE(event.step, 5);
   }
   EXPECT_EQ(told, std::vector<std::int64_t>{2});
+}
+
+TEST_F(TrainerTest, EachCommitComesAfterASyncOfTheSinks) {
+  Life life(directory());
+  life.recorder.on_step = [&](const StepEvent& event) {
+    if (event.step == 2) life.checkpointer->request_save();
+    while (event.step == 4 && life.checkpointer->figures().durable < 1) std::this_thread::yield();
+    if (event.step > 3) EXPECT_EQ(life.recorder.synced, 1);
+  };
+  ASSERT_EQ(life.run(7).exit_code, 0);
+  EXPECT_EQ(life.recorder.synced, 2) << "that save, and the last one";
 }
 
 TEST_F(TrainerTest, StoppedAndResumedItEndsAsTheStraightRun) {

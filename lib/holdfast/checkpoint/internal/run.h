@@ -62,7 +62,8 @@ struct Run {
   UnsavableState unsavable{options.writing.train_unsaved};
   LossRing losses;
   StartedRun started;  // from resume() on
-  // Null unless this process commits. Its thread uses store, losses, ledger and clock.
+  BeforeCommit before_commit;
+  // Null unless this process commits. Its thread uses store, losses, ledger, clock and before_commit.
   std::unique_ptr<AsyncWriter> writer;
 
  private:

@@ -37,6 +37,7 @@ CheckpointInfo FileCommit::commit(const WriteRequest& request, bool others_faile
   if (!written_by_all(request)) request.snapshot->wait_for_arrival();
   if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
+  if (options_.before != nullptr) options_.before->run();
   const bool slowed = options_.write_limit > 0 && !limit_lifted_.load(std::memory_order_relaxed);
   Duration wrote{};
   CheckpointInfo checkpoint = write(request, sealed, wrote);

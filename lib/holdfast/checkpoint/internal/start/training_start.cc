@@ -75,7 +75,8 @@ void TrainingStart::begin_writing() {
                                                        .write_limit = run_.options.writing.write_limit,
                                                        .costs = &run_.costs,
                                                        .listener = &driver_,
-                                                       .ledger = &run_.ledger});
+                                                       .ledger = &run_.ledger,
+                                                       .before = &run_.before_commit});
   // A test counts the operations on its own file system.
   const bool is_real = &run_.file_system == &FileSystem::real();
   if (is_real || !run_.options.start.home.empty()) {
