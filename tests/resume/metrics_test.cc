@@ -56,11 +56,10 @@ TEST(Metrics, ATornLastLineIsClosedFirst) {
 TEST(Metrics, RecomputedStepsAppearAgainWithEqualBits) {
   const ExampleRun run(small({"--no-eval"}));
   auto process = run.start({"--steps", "100000", "--every", "10steps"});
-  ASSERT_TRUE(process->wait_until([&] { return run.steps_logged() >= 26; }));
+  ASSERT_TRUE(process->wait_until([&] { return run.checkpoints().size() >= 2; }));
   process->send(SIGKILL);
   process->wait();
   const std::int64_t lines = run.steps_logged();
-  ASSERT_GE(run.checkpoints().size(), 2U);
   std::filesystem::remove(run.checkpoints().back());  // as if it had not been committed in time
   const Ended ended = run.finish({"--steps", std::to_string(lines + 3)});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
