@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "holdfast/base/bits.h"
+#include "holdfast/base/utf8.h"
 
 namespace holdfast { inline namespace v0_2 {
 namespace {
@@ -18,6 +19,8 @@ std::string number(double value) {
 }  // namespace
 
 std::string prometheus_escaped(std::string_view text) {
+  // Of a file with one byte that is no UTF-8, the collector takes nothing.
+  if (!is_utf8(text)) return prometheus_escaped(printable(text));
   std::string out;
   for (const char character : text) {
     // The format wants exactly these three characters escaped in a label's value.

@@ -133,6 +133,8 @@ TEST(Prometheus, WhatHasNoNumberHasItsOwnWord) {
   EXPECT_THAT(text.text(), HasSubstr("x{run=\"a\"} NaN\n"));
   EXPECT_THAT(text.text(), HasSubstr("y{run=\"a\"} -Inf\n"));
   EXPECT_EQ(prometheus_escaped("a\"b\\c\nd"), R"(a\"b\\c\nd)");
+  EXPECT_EQ(prometheus_escaped("r\xc3\xa9sum\xe9"), "r\xc3\xa9sum\\\\xe9")
+      << "a folder's name that is no UTF-8";
 }
 
 TEST(Prometheus, OthersMayReadTheFileAndNothingElseIsLeft) {
