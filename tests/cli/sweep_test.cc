@@ -162,6 +162,8 @@ TEST_F(Sweep, RefusesAFileByTheNumberOfTheLine) {
   EXPECT_THAT(refused(), HasSubstr("runs.jsonl is empty"));
   fs::remove(file_);
   EXPECT_THAT(refused(), HasSubstr("cannot read " + file_.string()));
+  fs::create_directory(file_);
+  EXPECT_THAT(refused(), HasSubstr("runs.jsonl: Is a directory; expected a file with a line a run"));
 }
 
 TEST_F(Sweep, RefusesBracesThatNameNoValue) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -111,9 +112,15 @@ SweepRun run_of(std::string_view text, const std::string& place) {
 
 SweepFile read_sweep(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // a folder, or a disk that fails
+    file.setstate(std::ios_base::badbit);
+  }
   if (!file.is_open() || file.bad()) {
-    throw UsageError("cannot read " + path.native() + ": " + std::strerror(errno == 0 ? EISDIR : errno));
+    throw UsageError("cannot read " + path.native() + ": " + std::strerror(errno) +
+                     "; expected a file with a line a run");
   }
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   const std::string shown = printable(path.filename().string(), 200);
