@@ -86,6 +86,10 @@ TEST_F(Tool, MistakesOfUseAreOneLine) {
   expect_complaint(holdfast({"ls"}), 64, "DIR");
   expect_complaint(holdfast({"ls", directory(), "--nonsense"}), 64, "--nonsense");
   expect_complaint(holdfast({"diff", "a"}), 64, "B");
+  const std::string home = path("home");
+  expect_complaint(holdfast({"fetch", directory(), "--from", ""}), 64, "--from: is empty");
+  expect_complaint(holdfast({"fetch", directory(), "--from", home, "--home-mount", ""}), 64,
+                   "--home-mount: is empty");
   expect_complaint(holdfast({"ls", directory()}, {{"HOLDFAST_LOG", "loud"}}), 64, "HOLDFAST_LOG");
 }
 

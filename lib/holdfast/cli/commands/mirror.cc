@@ -11,6 +11,7 @@
 #include "holdfast/cli/mirror/mirror_run.h"
 #include "holdfast/cli/output/json_output.h"
 #include "holdfast/cli/supervise/run_account.h"
+#include "holdfast/cli/supervise/supervise_options.h"
 #include "holdfast/store/claim.h"
 #include "holdfast/store/names.h"
 
@@ -49,10 +50,12 @@ Example:
 void add_home(CLI::App& command, const char* name, MirrorRequest& request) {
   command.add_option(name, request.home, "the safe place: a directory, or rclone:REMOTE:PATH")
       ->required()
+      ->check(refuse_empty)
       ->type_name("HOME");
   command
       .add_option("--home-mount", request.home_mount,
                   "mount point of HOME's volume: nothing is claimed or copied until it is mounted")
+      ->check(refuse_empty)
       ->type_name("DIR");
 }
 

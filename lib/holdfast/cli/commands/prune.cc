@@ -16,6 +16,7 @@
 #include "holdfast/cli/output/json_output.h"
 #include "holdfast/cli/output/progress.h"
 #include "holdfast/cli/output/table.h"
+#include "holdfast/cli/supervise/supervise_options.h"
 #include "holdfast/mirror/home_record.h"
 #include "holdfast/mirror/rclone_home.h"
 #include "holdfast/staging/run_record.h"
@@ -295,9 +296,11 @@ void add_prune(CLI::App& app, Command& chosen) {
   command
       ->add_option("--home", options->home.home,
                    "also prune HOME, the second place of this run: a directory, or rclone:REMOTE:PATH")
+      ->check(refuse_empty)
       ->type_name("HOME");
   add_home_keep(*command, options->home.home_keep);
   command->add_option("--home-mount", options->home.home_mount, "mount point of HOME's volume")
+      ->check(refuse_empty)
       ->type_name("DIR");
   add_json(*command, options->json);
   command->footer(kPruneFooter);
