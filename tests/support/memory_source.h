@@ -71,6 +71,8 @@ class MemorySource : public SnapshotSource {
   std::vector<TensorSpec> describe() override;
   TensorRole role(const TensorSpec& tensor) const override;
   Attributes attributes() override;
+  std::map<std::string, std::string> value_digests() override { return digests; }
+  std::map<std::string, std::string> digests;
   SourceTraits traits() const override { return {.needs_others = options_.spread, .shard = shard}; }
   std::optional<Shard> shard;  // of the data
   std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;

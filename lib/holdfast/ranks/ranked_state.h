@@ -5,6 +5,7 @@
 // functions.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,6 +45,7 @@ class RankedSource final : public SnapshotSource {
   std::vector<TensorSpec> describe() override;
   TensorRole role(const TensorSpec& tensor) const override { return source_.role(tensor); }
   Attributes attributes() override { return source_.attributes(); }
+  std::map<std::string, std::string> value_digests() override { return source_.value_digests(); }
   SourceTraits traits() const override { return source_.traits(); }
   std::shared_ptr<const void> hold(Hold what) override { return source_.hold(what); }
   std::unique_ptr<LateCopy> copy(const ImageLayout& layout, std::span<std::byte> image, Part part) override;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -183,6 +184,9 @@ class HOLDFAST_EXPORT SnapshotSource {
   virtual TensorRole role(const TensorSpec& /*tensor*/) const { return {}; }
   // Everything that is not a tensor, including the step ("step").
   virtual Attributes attributes() = 0;
+  // Digests of small tensors, by name, of which a checkpoint has rank 0's alone, such as a random engine of
+  // the program: at a fresh start of several ranks each rank compares its own.
+  virtual std::map<std::string, std::string> value_digests() { return {}; }
   // As of the last describe().
   virtual SourceTraits traits() const { return {}; }
   // Holds it while the result lives. nullptr: the source keeps no list, or compares no form.

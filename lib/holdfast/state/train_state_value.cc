@@ -1,8 +1,17 @@
-// TrainState::value(): a variable of the program as a component.
+// TrainState::value(): a variable of the program as a component; what ranks hold unlike in such.
+#include <cstddef>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "holdfast/base/error.h"
+#include "holdfast/snapshot/digest.h"
+#include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/train_state_parts.h"
+#include "holdfast/state/stager.h"
+#include "holdfast/state/tensor_bytes.h"
 #include "holdfast/state/train_state.h"
 #include "holdfast/state/value.h"
 
@@ -37,7 +46,39 @@ class ValueComponent final : public TrainState::Component {
   ValueAccess access_;
 };
 
+// Larger tensors are buffers of samples, which would cost a start their reading.
+constexpr std::size_t kLargestCompared = 1 << 20;
+
+class DigestWriter final : public internal::ComponentWriter {
+ public:
+  DigestWriter(std::string component, std::map<std::string, std::string>& out)
+      : ComponentWriter(std::move(component)), out_(out) {}
+
+ private:
+  void take_tensor(std::string name, const at::Tensor& tensor) override {
+    const TensorSpec spec = spec_of(name, tensor);
+    if (!tensor.is_cpu() || spec.bytes() > kLargestCompared) return;
+    std::vector<std::byte> bytes(spec.bytes());
+    Stager stager;
+    stager.add(tensor, bytes);
+    stager.run();
+    out_.emplace(std::move(name), to_hex(digest_of(bytes)));
+  }
+  std::map<std::string, std::string>& out_;
+};
+
 }  // namespace
+
+std::map<std::string, std::string> TrainState::value_digests() {
+  std::map<std::string, std::string> digests;
+  for (const State::Part& part : state_->components) {
+    const Component& component = *part.component;
+    if (component.replicated() || component.spread() || !component.trained().empty()) continue;
+    DigestWriter writer(part.name, digests);
+    component.save(writer);
+  }
+  return digests;
+}
 
 void TrainState::add_value(const std::string& name, ValueAccess access) {
   add_component(name, std::make_unique<ValueComponent>(name, std::move(access)));

@@ -328,7 +328,10 @@ TEST_F(Together, AnOverrideAcceptsWhatDiffersAtAFreshStart) {
 
 // A resume would give every rank what rank 0 had.
 TEST_F(Together, AValueOfARanksOwnIsNamedAtAFreshStart) {
-  before = [](Member& one) { one.source.extra["mine"] = std::to_string(one.rank); };
+  before = [](Member& one) {
+    one.source.extra["mine"] = std::to_string(one.rank);
+    one.source.digests = {{"dice/value", std::to_string(one.rank)}, {"world/value", "the same"}};
+  };
   test::CapturedLog log;
   live(2, [](Member& one) {
     one.train_to(3);
@@ -336,7 +339,7 @@ TEST_F(Together, AValueOfARanksOwnIsNamedAtAFreshStart) {
   });
   expect_all_ended(0);
   EXPECT_THAT(log.text(), HasSubstr("rank 1 has other values than rank 0, whose values each checkpoint holds "
-                                    "for all ranks: extra.mine"));
+                                    "for all ranks: dice/value, extra.mine\n"));
 }
 
 // The rank on its host in place of the rank: nothing else would say that half of the samples train nothing.

@@ -156,6 +156,24 @@ TEST(Value, AnEngineKeepsItsShape) {
   }
 }
 
+TEST(Value, DigestsTellWhichTensorsRanksHoldUnlike) {
+  std::mt19937 dice(1), others(2);
+  std::vector<double> row = {1, 2};
+  at::Tensor large = at::zeros({1 << 19});
+  TrainState one, other;
+  for (TrainState* state : {&one, &other}) {
+    state->value("dice", state == &one ? dice : others);
+    state->value("row", row);
+    state->value("large", large);
+  }
+  auto own = one.value_digests(), theirs = other.value_digests();
+  ASSERT_EQ(own.size(), 2U) << "none of the large tensor, nor of what attributes hold";
+  EXPECT_NE(own.at("dice/value"), theirs.at("dice/value"));
+  EXPECT_EQ(own.at("row/value"), theirs.at("row/value"));
+  others = dice;
+  EXPECT_EQ(other.value_digests(), own);
+}
+
 TEST(Value, ATensorComesBackWithoutItsGraph) {
   const at::Tensor weight = at::ones({3}).set_requires_grad(true);
   const at::Tensor hidden = at::randn({2, 3}) * weight;

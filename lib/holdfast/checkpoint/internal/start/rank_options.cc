@@ -28,7 +28,7 @@ Deciding deciding(SnapshotSource& source) {
     const auto& names = attributes.get_strings(kStateOptions);
     options.insert(names.begin(), names.end());
   }
-  Deciding found;
+  Deciding found{.options = {}, .others = source.value_digests()};
   for (const auto& [name, attribute] : attributes) {
     if (attribute.role != Role::decides) continue;
     (options.contains(name) ? found.options : found.others).emplace(name, to_text(attribute.value));
