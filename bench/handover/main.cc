@@ -14,6 +14,7 @@
 #include "../checkpoint/statistics.h"
 #include "../shared/median.h"
 #include "../shared/program.h"
+#include "../shared/seconds.h"
 #include "../shared/temporary_folder.h"
 #include "holdfast/base/error.h"
 #include "holdfast/io/file_system.h"
