@@ -236,8 +236,9 @@ class SharedGpus : public testing::Test {
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       ranks.emplace_back([&, rank] {
         StoreLine line(std::make_shared<C10dStore>(store, 1), prefix);
-        const LaunchEnvironment place{.rank = static_cast<int>(rank),
-                                      .world_size = static_cast<int>(gpus.size())};
+        LaunchEnvironment place;
+        place.rank = static_cast<int>(rank);
+        place.world_size = static_cast<int>(gpus.size());
         try {
           require_own_gpus(line, place, gpus[rank], 5min);
         } catch (const Error& error) {

@@ -17,6 +17,7 @@
 
 #include "examples/models/ssd_task.h"
 #include "holdfast/checkpoint/checkpointer.h"
+#include "holdfast/state/train_state.h"
 #include "support/nightly.h"
 #include "support/ssd_boxes.h"
 #include "support/subprocess.h"

@@ -556,7 +556,9 @@ TEST(TrainerResultTest, TheLineHasOnlyWhatIsKnown) {
             .epochs = 1,
             .loss = 0.1,
             .test_accuracy = 0.5,
-            .state = "00ff"};
+            .state = "00ff",
+            .checkpoint = {},
+            .reason = {}};
   EXPECT_EQ(to_line(result), "complete step=390 epoch=1 loss=0.1 test_accuracy=0.5 state=00ff");
   result.test_accuracy.reset();
   EXPECT_EQ(to_line(result), "complete step=390 epoch=1 loss=0.1 test_accuracy=none state=00ff");
