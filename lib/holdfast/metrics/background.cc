@@ -157,6 +157,8 @@ class BackgroundSinks::Worker {
         if (const auto sync = sink->row_sync()) sync();
       } catch (const std::exception& error) {
         failure = text_or_out_of_memory([&] { return what_of(error); });
+      } catch (...) {
+        failure = text_or_out_of_memory([] { return std::string("an exception of an unknown type"); });
       }
     }
     const MutexLock lock(mutex_);
@@ -225,14 +227,52 @@ class BackgroundSinks::Worker {
   std::thread thread_;  // last: it uses the others
 };
 
+// Threads that sync rows may outlive the worker. None of them is inside when it goes.
+class BackgroundSinks::Door {
+ public:
+  explicit Door(Worker& worker) : worker_(&worker) {}
+
+  void sync() {
+    Worker* worker = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      worker = worker_;
+      if (worker == nullptr) return;
+      ++inside_;
+    }
+    struct Leaves {
+      Door& door;
+      ~Leaves() {
+        const MutexLock lock(door.mutex_);
+        if (--door.inside_ == 0) door.empty_.notify_all();
+      }
+    } const leaves{*this};
+    worker->sync();
+  }
+
+  // After the end of the worker's thread, which holds nobody up any more.
+  void close() noexcept {
+    const MutexLock lock(mutex_);
+    worker_ = nullptr;
+    empty_.wait(mutex_, [this]() HOLDFAST_REQUIRES(mutex_) { return inside_ == 0; });
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar empty_;
+  Worker* worker_ HOLDFAST_GUARDED_BY(mutex_);
+  int inside_ HOLDFAST_GUARDED_BY(mutex_) = 0;
+};
+
 BackgroundSinks::BackgroundSinks(std::vector<std::unique_ptr<MetricSink>> sinks, BackgroundOptions options)
-    : worker_(std::make_shared<Worker>(std::move(sinks), std::move(options))) {}
+    : worker_(std::make_unique<Worker>(std::move(sinks), std::move(options))),
+      door_(std::make_shared<Door>(*worker_)) {}
 
 BackgroundSinks::~BackgroundSinks() {
   if (!worker_) return;
   if (!worker_->in_owner()) {
     worker_->forget();
-    leave_behind();
+    leave_to_parent(worker_);
     return;
   }
   close();
@@ -243,15 +283,11 @@ void BackgroundSinks::push(Event event) noexcept {
 }
 
 void BackgroundSinks::close() noexcept {
-  if (worker_ && !worker_->close()) leave_behind();  // its thread still uses it
-}
-
-void BackgroundSinks::leave_behind() noexcept {
-  try {
-    auto kept = std::make_unique<std::shared_ptr<Worker>>(std::move(worker_));
-    leave_to_parent(kept);
-  } catch (const std::bad_alloc&) {
-    abandon(worker_);
+  if (!worker_) return;
+  if (worker_->close()) {
+    door_->close();
+  } else {
+    leave_to_parent(worker_);  // its thread still uses it
   }
 }
 
@@ -278,9 +314,7 @@ void BackgroundSinks::end(const EndEvent& event) {
 }
 
 std::function<void()> BackgroundSinks::row_sync() {
-  return [weak = std::weak_ptr(worker_)] {
-    if (const auto worker = weak.lock()) worker->sync();
-  };
+  return [door = door_] { door->sync(); };
 }
 
 }}  // namespace holdfast::v0_2

@@ -50,11 +50,12 @@ class HOLDFAST_EXPORT BackgroundSinks final : public MetricSink {
 
  private:
   class Worker;
+  class Door;
   void push(Event event) noexcept;
   void close() noexcept;
-  void leave_behind() noexcept;
 
-  std::shared_ptr<Worker> worker_;
+  std::unique_ptr<Worker> worker_;
+  std::shared_ptr<Door> door_;
 };
 
 }}  // namespace holdfast::v0_2

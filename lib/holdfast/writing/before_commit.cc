@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -47,27 +46,34 @@ void BeforeCommit::add(std::function<void()> work) {
   if (work) shared_->works.push_back(std::move(work));
 }
 
-void BeforeCommit::run() noexcept {
-  const std::string trouble = text_or_out_of_memory([this]() -> std::string {
+// While the thread of an earlier commit hangs, nothing waits for it again.
+void BeforeCommit::begin() noexcept {
+  const MutexLock lock(shared_->mutex);
+  if (shared_->works.empty() || shared_->busy) return;
+  try {
+    std::thread([shared = shared_, works = shared_->works] { shared->work(works); }).detach();
+    shared_->busy = true;
+    until_ = Clock::real().now() + kPatience;
+  } catch (const std::exception& error) {
+    shared_->failure = text_or_out_of_memory([&] { return what_of(error); });
+  }
+}
+
+void BeforeCommit::wait() noexcept {
+  std::string failure;
+  bool slow = false;
+  {
     const MutexLock lock(shared_->mutex);
-    if (shared_->works.empty()) return {};
-    // While the thread of an earlier commit hangs, nothing waits for it again.
-    if (!shared_->busy) {
-      try {
-        std::thread([shared = shared_, works = shared_->works] { shared->work(works); }).detach();
-      } catch (const std::system_error& error) {
-        return what_of(error);
-      }
-      shared_->busy = true;
-      shared_->over.wait_for(shared_->mutex, kPatience,
-                             [this]() HOLDFAST_REQUIRES(shared_->mutex) { return !shared_->busy; });
-    }
-    return shared_->busy ? "their disk has not answered within " + format_duration(kPatience)
-                         : shared_->failure;
-  });
-  if (trouble.empty() || std::exchange(told_, true)) return;
-  log_warning("rows of metrics may not survive what their checkpoint survives (training goes on): {}",
-              trouble);
+    shared_->over.wait_for(shared_->mutex, until_ - Clock::real().now(),
+                           [this]() HOLDFAST_REQUIRES(shared_->mutex) { return !shared_->busy; });
+    slow = shared_->busy;
+    if (!slow) failure = std::exchange(shared_->failure, {});
+  }
+  constexpr char kMayBeLost[] =
+      "rows of metrics may not survive what their checkpoint survives (training goes on): {}";
+  if (slow && !std::exchange(told_slow_, true))
+    log_warning(kMayBeLost, "they are not synced within " + format_duration(kPatience));
+  if (!failure.empty() && !std::exchange(told_failure_, true)) log_warning(kMayBeLost, failure);
 }
 
 }}  // namespace holdfast::v0_2

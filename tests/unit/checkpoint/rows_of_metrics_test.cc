@@ -115,7 +115,7 @@ TEST(RowsOfMetrics, ADiskThatHangsHoldsUpOneSaveForTwoSecondsAndNoEnd) {
     EXPECT_EQ(run.checkpointer.finish(), 0);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8));
-  expect_once(log.text(), "their disk has not answered within 2");
+  expect_once(log.text(), "they are not synced within 2");
   gate.open();
 }
 

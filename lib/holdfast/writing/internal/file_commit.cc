@@ -37,7 +37,7 @@ CheckpointInfo FileCommit::commit(const WriteRequest& request, bool others_faile
   if (!written_by_all(request)) request.snapshot->wait_for_arrival();
   if (request.complete) request.complete();
   const SteadyTime began = clock_.now();
-  if (options_.before != nullptr) options_.before->run();
+  if (options_.before != nullptr) options_.before->begin();
   const bool slowed = options_.write_limit > 0 && !limit_lifted_.load(std::memory_order_relaxed);
   Duration wrote{};
   CheckpointInfo checkpoint = write(request, sealed, wrote);
@@ -57,12 +57,13 @@ CheckpointInfo FileCommit::write(const WriteRequest& request, Snapshot& sealed, 
                          .limit_lifted = &limit_lifted_,
                          .recheck = {.round = (*round_)++}};
   // If run.finite is false already, the loss was not finite, and that was logged.
-  if (sealed.attributes.get_bool(kRunFinite)) {
-    how.before_seal = [this](Snapshot& snapshot, std::optional<std::size_t> not_finite) {
-      snapshot.attributes.set(kRunFinite, !not_finite, Role::record);
-      note_finite(snapshot, not_finite, was_finite_);
-    };
-  }
+  const bool finite = sealed.attributes.get_bool(kRunFinite);
+  how.before_seal = [this, finite](Snapshot& snapshot, std::optional<std::size_t> not_finite) {
+    if (options_.before != nullptr) options_.before->wait();
+    if (!finite) return;
+    snapshot.attributes.set(kRunFinite, !not_finite, Role::record);
+    note_finite(snapshot, not_finite, was_finite_);
+  };
   if (written_by_all(request)) {
     how.write_limit /= request.others->writers();  // the limit is the volume's, and all ranks write to it
     return request.others->commit(store_, sealed, request.ancestry, std::move(how), wrote);
