@@ -23,6 +23,22 @@
 #include "holdfast/train/late_results.h"
 
 namespace holdfast { inline namespace v0_2 {
+namespace {
+
+// Such updates would change nothing, for ever, and fail nowhere.
+void require_gradient(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.grad().defined()) return;
+    }
+  }
+  throw UsageError(
+      "no parameter of this step's optimizer has a gradient: the loss does not depend on them. If a "
+      "ShardedOptimizer took the optimizer over, its parameters are shares: neither Step nor Trainer can "
+      "train them. Write the loop with the calls of ranks_in_detail#the-sharded-optimizer");
+}
+
+}  // namespace
 
 Step::Step(torch::optim::Optimizer& optimizer, Loss loss, const StepOptions& options)
     : optimizer_(&optimizer),
@@ -173,6 +189,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
 }
 
 void Step::update() {
+  require_gradient(*optimizer_);
   at::Tensor norm;
   left_out_.reset();
   if (options_.scaler != nullptr) left_out_ = options_.scaler->unscale(*optimizer_);

@@ -19,6 +19,7 @@
 #include "holdfast/base/error.h"
 #include "holdfast/distributed/data_parallel.h"
 #include "holdfast/distributed/process_group.h"
+#include "holdfast/distributed/sharded_optimizer.h"
 #include "holdfast/optim/fused_adam.h"
 #include "holdfast/optim/fused_sgd.h"
 #include "holdfast/precision/grad_scaler.h"
@@ -64,6 +65,22 @@ TEST_F(StepTest, OneBatchIsOneUpdate) {
   EXPECT_FLOAT_EQ(net_->weight[0][0].item<float>(), 1 - 0.1F * 6);
 }
 
+// It would train nothing, for ever: the gradients are the module's, and the optimizer's parameters are shares.
+TEST_F(StepTest, RefusesTheOptimizerOfAShardedOptimizerWithTheRemedy) {
+  ProcessGroup group({.place = {}});
+  const ShardedOptimizer sharded(optimizer_, *net_, group);
+  GradScaler scaler(at::kCPU);
+  for (const StepOptions& options : {StepOptions{}, StepOptions{.clip_grad_norm = 1, .scaler = &scaler}}) {
+    Step step(optimizer_, loss(), options);
+    try {
+      step.run(batch_of(1, 4));
+      ADD_FAILURE() << "trained nothing";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("ranks_in_detail#the-sharded-optimizer"));
+    }
+  }
+}
+
 TEST_F(StepTest, AccumulatedMicroBatchesAreTheMean) {
   Step step(optimizer_, loss(), {.accumulation = 3});
   int before = 0;
@@ -105,7 +122,7 @@ TEST_F(StepTest, MicroBatchesMayBeClippedOneByOne) {
 }
 
 TEST_F(StepTest, LossesAreAddedUpInDouble) {
-  Step step(optimizer_, [](const Batch& batch) { return batch.inputs.mean().requires_grad_(); },
+  Step step(optimizer_, [this](const Batch& batch) { return batch.inputs.mean() + net_->weight.sum() * 0; },
             {.accumulation = 2});
   step.run(batch_of(16777216, 1, false));
   EXPECT_EQ(step.run(batch_of(1, 1))->loss, 16777217.0 / 2);
