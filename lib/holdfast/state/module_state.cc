@@ -177,6 +177,14 @@ std::string attribute_of(const std::string& tensor_name, const char* what) {
   return tensor_name.substr(0, slash) + "." + what + "." + tensor_name.substr(slash + 1);
 }
 
+std::vector<std::string> evaluating_in(const torch::nn::Module& root) {
+  std::vector<std::string> evaluating;
+  for_each_module(root, [&](const std::string& dotted, const torch::nn::Module& part) {
+    if (!part.is_training()) evaluating.push_back(dotted);
+  });
+  return evaluating;
+}
+
 void put_module_attributes(std::span<const NamedModule> modules, const ModuleInventory& inventory,
                            Attributes& out) {
   for (const auto& [name, target] : inventory.aliases) out.set(attribute_of(name, "alias"), target);
@@ -190,12 +198,7 @@ void put_module_attributes(std::span<const NamedModule> modules, const ModuleInv
       // Parameters are listed that are frozen, because usually few or none are.
       if (!item.value().requires_grad()) frozen.push_back(item.key());
     }
-    std::vector<std::string> evaluating;
-    for_each_module(*module, [&](const std::string& dotted, const torch::nn::Module& part) {
-      if (!part.is_training()) evaluating.push_back(dotted);
-    });
     out.set(name + ".frozen", std::move(frozen));
-    out.set(name + ".evaluating", std::move(evaluating));
     const auto* const others = dynamic_cast<const OtherKeys*>(module);
     if (others == nullptr) continue;
     std::vector<std::string> spellings;

@@ -62,6 +62,9 @@ HOLDFAST_EXPORT ModuleInventory take_inventory(std::span<const NamedModule> modu
 using NewShapes = std::unordered_map<const void*, std::vector<std::int64_t>>;
 HOLDFAST_EXPORT NewShapes new_shapes(const ModuleInventory& inventory, std::span<const TensorSpec> recorded);
 
+// Submodules in evaluation mode, by dotted name; "." is the module itself.
+HOLDFAST_EXPORT std::vector<std::string> evaluating_in(const torch::nn::Module& root);
+// All but those.
 HOLDFAST_EXPORT void put_module_attributes(std::span<const NamedModule> modules,
                                            const ModuleInventory& inventory, Attributes& out);
 // Sets requires_grad and train/eval flags as recorded. Ignores recorded names that no longer exist.

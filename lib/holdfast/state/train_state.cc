@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/base/log.h"
 #include "holdfast/state/internal/component_io.h"
 #include "holdfast/state/internal/environment.h"
 #include "holdfast/state/internal/late_tensors.h"
@@ -53,6 +54,23 @@ std::vector<std::string> TrainState::State::parts() const {
   return parts;
 }
 
+// A save may fall into an evaluation that has called eval(): a run that resumed so would train without
+// dropout.
+const std::vector<std::string>& TrainState::State::modes_of(std::size_t module) {
+  const auto& [name, live, options] = modules[module];
+  Modes& known = modes[module];
+  if (known.training.value_or(live->is_training()) == live->is_training()) {
+    known.evaluating = evaluating_in(*live);
+  } else if (!std::exchange(modes_told, true)) {
+    log_warning(
+        "step {} is saved while module '{}' is in {}() and not as after_step() found it: the checkpoint has "
+        "the "
+        "modes of the save before. Make an EvaluationScope before {}(): it keeps those of this step",
+        step, name, live->is_training() ? "train" : "eval", live->is_training() ? "train" : "eval");
+  }
+  return known.evaluating;
+}
+
 TrainState::State::Look TrainState::State::look_at_attributes(const List& list) {
   const ModuleInventory& inventory = list.modules;
   Look look;
@@ -63,6 +81,7 @@ TrainState::State::Look TrainState::State::look_at_attributes(const List& list) 
   out.set("cursor.samples", cursor.samples);
   internal::or_unsavable([&] {
     put_module_attributes(modules, inventory, out);
+    for (std::size_t i = 0; i < modules.size(); ++i) out.set(modules[i].name + ".evaluating", modes_of(i));
     frozen.put_attributes(inventory, out);
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
       optimizers[i].put_attributes(list.optimizers[i], out, look.options);
@@ -292,6 +311,14 @@ Position TrainState::advance(const StepReport& report) {
   state_->position_told = state_->position_told || report.applied.has_value();
   if (state_->drawn) [[unlikely]] {
     state_->forget_drawn();
+  }
+  for (std::size_t i = 0; i < state_->modes.size(); ++i) {
+    State::Modes& modes = state_->modes[i];
+    const bool training = state_->modules[i].module->is_training();
+    if (modes.training && *modes.training != training) [[unlikely]] {
+      modes.evaluating = training ? std::vector<std::string>() : evaluating_in(*state_->modules[i].module);
+    }
+    modes.training = training;
   }
   state_->held.reset();
   state_->updated = true;

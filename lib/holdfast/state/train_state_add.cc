@@ -73,6 +73,7 @@ void TrainState::add(const std::string& name, torch::nn::Module& module, const M
   static_cast<void>(take_inventory(modules));
   state_->frozen.add(name, options);
   state_->modules = std::move(modules);
+  state_->modes.emplace_back();
   state_->held.reset();
   state_->buffers.remember(state_->modules.back());
 }

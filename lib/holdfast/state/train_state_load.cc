@@ -192,6 +192,7 @@ void TrainState::load(const Snapshot& snapshot, const LoadOptions& options) {
   components.keep();
   copy_module_tensors(inventory, snapshot, state_->frozen);
   for (const NamedModule& module : state_->modules) set_module_flags(module, recorded);
+  for (State::Modes& modes : state_->modes) modes = {};
   std::vector<std::string> named = now.options;  // plus options that only the recorded run had
   for (const std::string& name : recorded.get_strings(kStateOptions)) named.push_back(name);
   const auto changed = overridden(named, overrides);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -46,11 +47,19 @@ struct TrainState::State {
     std::vector<std::string> options;
   };
 
+  // Of one module: the train/eval flags that a save records. After each update the module's own one is noted;
+  // to walk all of its submodules then would cost each step.
+  struct Modes {
+    std::optional<bool> training;         // at the last boundary; nullopt: none since the start or a load
+    std::vector<std::string> evaluating;  // at the last save with the module's own flag so
+  };
+
   void check_new_name(const std::string& name) const;
   bool has_module(std::string_view name) const;
   bool may_be_new(std::string_view part) const;  // "component parallel"
   // A new list, or the one that is held (Hold::list).
   std::shared_ptr<const List> list_tensors();
+  const std::vector<std::string>& modes_of(std::size_t module);
   Look look_at_attributes(const List& list);
   // Visits parameters, buffers and slots, each with the part of the save that copies it.
   void visit_tensors(
@@ -92,6 +101,7 @@ struct TrainState::State {
 
   std::weak_ptr<const List> held;
   std::vector<NamedModule> modules;
+  std::vector<Modes> modes;  // of each
   std::vector<OptimizerState> optimizers;
   std::vector<Part> components;
   std::vector<Component*> data_sources;    // those of the components that deliver data
@@ -119,6 +129,7 @@ struct TrainState::State {
   DataEnd data_end = DataEnd::none;  // of the last update
   bool position_told = false;        // an update reported `.applied`
   bool doubted = false;              // doubts() has looked
+  bool modes_told = false;           // the log says that a save fell into an evaluation
   bool rates_told = false;           // something may know who changes the rates, or doubts() has asked
   std::int64_t step = 0;
   std::int64_t skipped = 0;  // skipped updates among `step`
