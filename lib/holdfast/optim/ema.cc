@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "holdfast/base/error.h"
+#include "holdfast/state/weights_aside.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -129,23 +130,28 @@ void Ema::exchange() {
 }
 
 Ema::Swapped::Swapped(Ema& ema) : ema_(&ema) {
-  if (ema.swapped_) throw UsageError("an Ema can be swapped in once at a time");
+  for (const Named& tensor : ema.tensors_) {
+    if (is_aside(tensor.weight)) throw UsageError("of one module, an Ema can be swapped in once at a time");
+  }
   ema.exchange();
+  for (const Named& tensor : ema.tensors_) put_aside(tensor.weight, tensor.average);
   ema.swapped_ = true;
 }
 Ema::Swapped::~Swapped() {
+  for (const Named& tensor : ema_->tensors_) put_back(tensor.weight);
   ema_->exchange();
   ema_->swapped_ = false;
 }
 
 void Ema::save(StateWriter& out) const {
-  if (swapped_)
-    throw UsageError("no checkpoint while an Ema is swapped in: it would have the averages as weights");
   out.option("decay", options_.decay);
   // `updates` decides the decay of the warm-up, so it is a part of the state.
   out.option("warm_up", options_.warm_up);
   out.put("updates", updates());
-  for (const Named& tensor : tensors_) out.put_tensor(tensor.name, tensor.average);
+  // While it is swapped in, the module has the averages, and a save takes the weights (weights_aside.h).
+  for (const Named& tensor : tensors_) {
+    out.put_tensor(tensor.name, swapped_ ? tensor.weight.detach() : tensor.average);
+  }
 }
 
 void Ema::load(const StateReader& in) {

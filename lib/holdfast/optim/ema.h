@@ -6,8 +6,8 @@
 //   { const auto averaged = ema.swap_in(); evaluate(*net); }
 //
 // Requires: the module outlives the Ema and keeps its parameters; call to(device) and to(dtype) before.
-// Errors: UsageError for a decay outside [0, 1], and for a second swap_in(), an update, a restart(), a save
-// or a load while swapped in. Threads: the training thread.
+// Errors: UsageError for a decay outside [0, 1], and for a second swap_in() of the module, an update, a
+// restart() or a load while swapped in. Threads: the training thread, which also makes the saves.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +53,7 @@ class HOLDFAST_EXPORT Ema {
   // Number of updates that were not skipped. Waits for a device that keeps the count.
   std::int64_t updates() const;
 
-  // While this object lives, the module has the averages; the Ema keeps the weights.
+  // While this object lives, the module has the averages; the Ema keeps the weights, and saves take these.
   class [[nodiscard]] Swapped {
    public:
     explicit Swapped(Ema& ema);

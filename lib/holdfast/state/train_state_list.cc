@@ -11,6 +11,7 @@
 
 #include "holdfast/state/internal/train_state_parts.h"
 #include "holdfast/state/train_state.h"
+#include "holdfast/state/weights_aside.h"
 
 namespace holdfast { inline namespace v0_2 {
 
@@ -68,7 +69,7 @@ void TrainState::State::visit_tensors(
     // between two updates.
     const bool late =
         !item.buffer && !item.may_change_shape && still.contains(item.tensor.unsafeGetTensorImpl());
-    visit(item.name, item.tensor, when(item.name, late));
+    visit(item.name, in_training(item.tensor), when(item.name, late));
   }
   for (const OptimizerInventory& optimizer : list->optimizers) {
     for (const SlotTensor& slot : optimizer.slots) {

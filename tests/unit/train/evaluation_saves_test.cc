@@ -10,23 +10,27 @@
 #include <torch/utils.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "holdfast/checkpoint/checkpointer.h"
 #include "holdfast/optim/ema.h"
 #include "holdfast/state/train_state.h"
 #include "support/captured_log.h"
+#include "support/soon.h"
 #include "support/subprocess.h"
 
 namespace holdfast::test { namespace {
 
 struct EvaluatingProgram {
-  explicit EvaluatingProgram(const std::filesystem::path& directory)
+  explicit EvaluatingProgram(const std::filesystem::path& directory, bool adds_ema = false)
       : net(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4), torch::nn::Dropout(0.5)),
-        sgd(net->parameters(), torch::optim::SGDOptions(0.1)) {
+        sgd(net->parameters(), torch::optim::SGDOptions(0.1)),
+        ema(*net, {.decay = 0.9}) {
     net[1]->as<torch::nn::BatchNorm1d>()->eval();  // frozen statistics
     state.add("model", *net);
     state.add("optimizer", sgd);
+    if (adds_ema) state.add("ema", ema);
     CheckpointerOptions options;
     options.directory = directory;
     options.every = {};
@@ -40,11 +44,14 @@ struct EvaluatingProgram {
       sgd.zero_grad();
       net->forward(at::ones({2, 4})).sum().backward();
       sgd.step();
+      ema.update();
       checkpointer->after_step({.applied = {{0, state.step() + 1}}});
     }
   }
+  at::Tensor weight() { return net[0]->as<torch::nn::Linear>()->weight; }
   torch::nn::Sequential net;
   torch::optim::SGD sgd;
+  Ema ema;
   TrainState state;
   std::unique_ptr<Checkpointer> checkpointer;
 };
@@ -84,6 +91,47 @@ TEST_F(EvaluationSaves, OfAStopKeepTheModesOfTheTraining) {
   EXPECT_EQ(program.checkpointer->finish(), 75);
   program.checkpointer.reset();
   expect_modes_of_the_training();
+}
+
+enum class Saver { scope, metric, save, finish };
+
+// Swapped in before the scope, too. The Ema is added to the state, or is for evaluations alone.
+TEST_F(EvaluationSaves, HaveTheWeightsAndNotTheAveragesThatAreSwappedIn) {
+  for (const bool added : {false, true}) {
+    for (const Saver saver : {Saver::scope, Saver::metric, Saver::save, Saver::finish}) {
+      const TemporaryFolder folder;
+      at::Tensor weight, average;
+      {
+        EvaluatingProgram program(folder.path() / "run", added);
+        program.train(3);
+        weight = program.weight().detach().clone();
+        Checkpointer& checkpointer = *program.checkpointer;
+        const auto averaged = program.ema.swap_in();
+        average = program.weight().detach().clone();
+        ASSERT_FALSE(at::equal(weight, average));
+        std::optional<Checkpointer::EvaluationScope> scope;
+        if (saver == Saver::metric) checkpointer.metric("accuracy", 0.5);
+        if (saver == Saver::save) checkpointer.save();
+        if (saver == Saver::scope) scope.emplace(checkpointer);
+        if (saver == Saver::scope || saver == Saver::finish) {
+          checkpointer.request_stop("preempted");
+          while (!checkpointer.tick()) {
+          }
+        }
+        if (saver == Saver::finish) {
+          EXPECT_EQ(checkpointer.finish(), 75);
+        } else {
+          ASSERT_TRUE(soon([&] { return checkpointer.last_durable().step == 3; }));
+        }
+      }
+      EvaluatingProgram resumed(folder.path() / "run", added);
+      EXPECT_EQ(resumed.state.step(), 3);
+      EXPECT_TRUE(at::equal(resumed.weight(), weight)) << added << static_cast<int>(saver);
+      if (!added) continue;
+      const auto averaged = resumed.ema.swap_in();
+      EXPECT_TRUE(at::equal(resumed.weight(), average)) << static_cast<int>(saver);
+    }
+  }
 }
 
 }}  // namespace holdfast::test

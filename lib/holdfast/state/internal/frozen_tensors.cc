@@ -12,6 +12,7 @@
 #include "holdfast/snapshot/digested_tensors.h"
 #include "holdfast/state/stager.h"
 #include "holdfast/state/tensor_bytes.h"
+#include "holdfast/state/weights_aside.h"
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 namespace {
@@ -97,13 +98,14 @@ void FrozenTensors::mark(std::span<const NamedModule> modules, ModuleInventory& 
   for (ModuleTensor& item : inventory.tensors) {
     if (!modules_.contains(module_of(item.name))) continue;
     Known& known = known_[item.name];
-    if (!known.made) known.made = present(item.name, item.tensor);
+    const at::Tensor& tensor = in_training(item.tensor);
+    if (!known.made) known.made = present(item.name, tensor);
     const bool frozen =
         item.buffer ? resting.contains(item.tensor.unsafeGetTensorImpl()) : !item.tensor.requires_grad();
     // What trains it may leave no trace: the replay of a CUDA graph counts no version, nor does batch norm
     // for its running statistics.
     if (!frozen || item.buffer) known.seen.reset();
-    item.digested = frozen && present(item.name, item.tensor) == *known.made;
+    item.digested = frozen && present(item.name, tensor) == *known.made;
     if (frozen && !item.digested && !std::exchange(known.told, true)) stored.push_back(item.name);
   }
   if (stored.empty()) return;
