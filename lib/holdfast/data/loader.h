@@ -44,8 +44,8 @@ struct LoaderOptions {
   // False: the order of the data set.
   bool shuffle = true;
   // False: the last batch of an epoch may be smaller, and some ranks may have one batch less (evaluation).
-  // Ranks that train together need true, or a size that is a multiple of the update. Costs up to one update
-  // of samples per epoch.
+  // Ranks that train together, and a Step with accumulation, need true, or a size that is a multiple of the
+  // update. Costs up to one update of samples per epoch.
   bool drop_last = true;
   std::int64_t accumulation = 1;  // batches of one optimizer update; an epoch has whole updates only
   // Threads. 0: next() makes each batch itself. Free to change on resume.

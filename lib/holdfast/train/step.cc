@@ -92,6 +92,7 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
 
 bool Step::launch(const Batch& batch, const std::function<void()>& before_update) {
   const bool first = losses_.empty();
+  require_equal(batch, first);
   if (captured_) {
     losses_.push_back(captured_->run(batch, first, [this](const Batch& inputs) { return pass(inputs); }));
   } else {
@@ -114,6 +115,16 @@ bool Step::launch(const Batch& batch, const std::function<void()>& before_update
   if (before_update) before_update();
   update();
   return true;
+}
+
+void Step::require_equal(const Batch& batch, bool first) {
+  const std::int64_t samples = batch.inputs.defined() && batch.inputs.dim() > 0 ? batch.inputs.size(0) : 0;
+  if (first) samples_ = samples;
+  if (samples == samples_) return;
+  // Each sample of a smaller one would count more.
+  throw UsageError("an update has a batch of " + std::to_string(samples_) + " samples and one of " +
+                   std::to_string(samples) +
+                   ", and its gradient is the mean over equal ones: give the loader .drop_last = true");
 }
 
 // Does not wait for a device or read from it (unless the loss function does), so it can be captured.

@@ -55,7 +55,7 @@ struct StepOptions {
   // BERT for TensorFlow 1 does. Costs a second set of gradients during backward and two passes over them. 0:
   // off.
   double clip_micro_batches = 0;
-  // Micro-batches of one update; must equal the loader's.
+  // Micro-batches of one update, each of as many samples; must equal the loader's.
   std::int64_t accumulation = 1;
   // Precision of the loss function. fp16 needs a scaler; any other precision may have one.
   Precision precision = Precision::fp32;
@@ -119,6 +119,7 @@ class HOLDFAST_EXPORT Step {
   void forget_graph();
 
  private:
+  void require_equal(const Batch& batch, bool first);
   at::Tensor pass(const Batch& batch);
   at::Tensor forward(const Batch& batch);
   void backward(const at::Tensor& loss, bool last);
@@ -133,6 +134,7 @@ class HOLDFAST_EXPORT Step {
   std::unique_ptr<CastTogether> casts_;     // nullptr: autocast casts each weight
   std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
   std::vector<at::Tensor> losses_;          // of the micro-batches up to now
+  std::int64_t samples_ = 0;                // of the first of these
   at::Tensor left_out_;
   std::unique_ptr<LateResults> results_;  // losses, norm if there is a limit, left_out if something checks
   std::int64_t updates_ = 0;

@@ -65,6 +65,18 @@ TEST_F(StepTest, OneBatchIsOneUpdate) {
   EXPECT_FLOAT_EQ(net_->weight[0][0].item<float>(), 1 - 0.1F * 6);
 }
 
+// Each sample of the smaller one would count more than the others.
+TEST_F(StepTest, RefusesBatchesOfDifferentSizesInOneUpdate) {
+  Step step(optimizer_, loss(), {.accumulation = 2});
+  EXPECT_FALSE(step.run(batch_of(1, 32, false)));
+  try {
+    step.run(batch_of(2, 4));
+    ADD_FAILURE() << "a biased mean";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("a batch of 32 samples and one of 4"));
+  }
+}
+
 // It would train nothing, for ever: the gradients are the module's, and the optimizer's parameters are shares.
 TEST_F(StepTest, RefusesTheOptimizerOfAShardedOptimizerWithTheRemedy) {
   ProcessGroup group({.place = {}});

@@ -542,7 +542,7 @@ TEST_F(TrainerTest, RefusesWrongParts) {
 TEST_F(TrainerTest, AnEpochThatEndsWithinAnUpdateIsRefused) {
   Life life(directory(), 4);
   life.data = Loader(Numbers{30}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
-  EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 9})) << "eight batches, the last one short";
+  EXPECT_THROW(Trainer(life.parts(), {.steps = 9}), UsageError) << "eight batches, the last one short";
   life.data = Loader(Numbers{36}, {.batch_size = 4, .drop_last = false, .accumulation = 4, .workers = 0});
   EXPECT_THROW(Trainer(life.parts(), {.steps = 3}), UsageError);
   EXPECT_NO_THROW(Trainer(life.parts(), {.steps = 2})) << "it ends before that update";

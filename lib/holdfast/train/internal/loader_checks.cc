@@ -25,15 +25,17 @@ void require_whole_updates(const Loader& loader) {
                    ": give its loader .drop_last = true");
 }
 
-// A last update of fewer batches: the step divides the gradients of each update by the same number.
+// A last update of fewer or smaller batches: the step takes the mean over the same number of equal ones.
 void require_equal_updates(const Loader& loader, std::int64_t steps) {
   const LoaderOptions& options = loader.options();
-  const std::int64_t batches = (loader.size() + options.batch_size - 1) / options.batch_size;
+  const std::int64_t update = options.batch_size * options.accumulation;
+  if (options.drop_last || options.accumulation == 1 || loader.size() % update == 0) return;
   // A run that ends before its first epoch does never comes there.
-  if (options.drop_last || batches % options.accumulation == 0 || steps < loader.updates_per_epoch()) return;
-  throw UsageError("an epoch of the training data has " + std::to_string(batches) +
-                   " batches, and an update takes " + std::to_string(options.accumulation) +
-                   ": give its loader .drop_last = true");
+  if (steps < loader.updates_per_epoch()) return;
+  throw UsageError("an epoch of the training data ends with a rest of " +
+                   std::to_string(loader.size() % update) + " samples, and an update takes " +
+                   std::to_string(options.accumulation) + " batches of " +
+                   std::to_string(options.batch_size) + ": give its loader .drop_last = true");
 }
 
 // An endless one would be evaluated for ever, and one of two epochs counts each sample twice.
