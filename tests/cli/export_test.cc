@@ -25,6 +25,7 @@ class Export : public testing::Test {
   Export() {
     Attributes attributes = small_attributes();
     attributes.set("model.alias.tied", std::string("model/conv.weight"));
+    attributes.set("head.alias.tied", std::string("model/conv.weight"));  // a second module shares it
     attributes.set("run.attempt", std::int64_t{1}, Role::record);
     made_ = make_snapshot(small_tensors(), attributes, 1200);
     write(FileSystem::real(), checkpoint(), made_);
@@ -101,6 +102,8 @@ TEST_F(Export, TakesAnotherModuleWhenAsked) {
   const Ended ended = run({checkpoint(), "--to", path("rng"), "--module", "rng"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(weights(path("rng"))->layout->tensors().size(), 1u);
+  EXPECT_EQ(run({checkpoint(), "--to", path("head"), "--module", "head"}).exit_code, 0);
+  EXPECT_TRUE(same_bytes(weights(path("head"))->find("model/tied").value(), made_.snapshot->bytes(0)));
   expect_complaint(run({checkpoint(), "--to", path("x"), "--module", "ema"}), 2, "no module 'ema' in it");
   EXPECT_FALSE(fs::exists(path("x")));
 }

@@ -389,6 +389,52 @@ INSTANTIATE_TEST_SUITE_P(EachOptimizer, ImportState, testing::ValuesIn(kinds()),
 
 using ImportStateForms = ImportState;
 
+// A second module with one tensor of its own, and one without any.
+State with_sharing_modules(State state) {
+  state.tensors.push_back({"a_head/bias", DType::float32, {3}});
+  state.attributes.set("a_head.alias.tied", std::string("model/weight"));
+  state.attributes.set("rest.alias.tied", std::string("model/bias"));
+  auto parts = state.attributes.get_strings("state.parts");
+  parts.insert(parts.end(), {"module a_head", "module rest"});
+  state.attributes.set("state.parts", parts, Role::record);
+  return state;
+}
+
+TEST_F(ImportStateForms, ModulesThatShareTensorsHaveThemUnderTheirOwnKeys) {
+  const State state = with_sharing_modules(state_of(kind_named("Adam")));
+  const std::string early = checkpoint("early", state);
+  const std::string late = checkpoint("late", later(state));
+  const Ended made = import(exported(late, "all.pt"), early);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("from the file: a_head (2 tensors), "));
+  EXPECT_THAT(made.out, HasSubstr(", rest (1 tensor), "));
+  EXPECT_EQ(run({"diff", late, path("new/" + checkpoint_name({1, 1500}))}).exit_code, 0);
+  fs::remove_all(path("new"));
+  const auto head = [](PtFile& file, char byte) {
+    file.dict("a_head", [&] {
+      file.tensor("bias", DType::float32, {3});
+      file.tensor("tied", DType::float32, {3, 2}, byte);
+    });
+  };
+  const auto with_model = [&](char byte) {
+    return PtFile([&](PtFile& file) {
+      head(file, byte);
+      file.dict("model", [&] {
+        file.tensor("weight", DType::float32, {3, 2});
+        file.tensor("bias", DType::float32, {2});
+        file.tensor("scale", DType::float32, {});
+        file.tensor("running", DType::int64, {2});
+      });
+    });
+  };
+  expect_refused(with_model(2).write(path("untied.pt")), early,
+                 "'a_head/tied' and 'model/weight' are one tensor in the checkpoint, and differ in it");
+  EXPECT_EQ(import(with_model(1).write(path("tied.pt")), early, "a").exit_code, 0);
+  // Alone it stands for the tensor.
+  EXPECT_EQ(import(PtFile([&](PtFile& file) { head(file, 1); }).write(path("head.pt")), early, "b").exit_code,
+            0);
+}
+
 TEST_F(ImportStateForms, OtherFormsAreRefusedByName) {
   expect_state_refused(
       "Adam",

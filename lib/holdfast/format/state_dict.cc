@@ -99,9 +99,8 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
   std::map<std::string_view, std::size_t> by_name;
   for (std::size_t i = 0; i < index.tensors.size(); ++i) {
     const std::string& name = index.tensors[i].spec.name;
-    if (!name.starts_with(prefix)) continue;
-    tensors.push_back({name.substr(prefix.size()), i});
     by_name.emplace(name, i);
+    if (name.starts_with(prefix)) tensors.push_back({name.substr(prefix.size()), i});
   }
   // PyTorch writes every name of a shared tensor, so foreign programs find the one that they know.
   for (Alias& alias : aliases_in(index.attributes, module)) {
@@ -111,14 +110,32 @@ std::vector<ExportedTensor> state_dict_of(const CheckpointIndex& index, std::str
   return tensors;
 }
 
+std::set<std::string> parts_with_tensors(const CheckpointIndex& index) {
+  std::set<std::string> parts;
+  for (const IndexedTensor& tensor : index.tensors) {
+    parts.insert(tensor.spec.name.substr(0, tensor.spec.name.find('/')));
+  }
+  constexpr std::string_view kModule = "module ";
+  const Attribute* const listed = index.attributes.find("state.parts");
+  const auto* const names = listed ? std::get_if<std::vector<std::string>>(&listed->value) : nullptr;
+  if (names == nullptr) return parts;
+  for (const std::string& part : *names) {
+    if (!part.starts_with(kModule)) continue;
+    std::string module = part.substr(kModule.size());
+    if (!state_dict_of(index, module).empty()) parts.insert(std::move(module));
+  }
+  return parts;
+}
+
 std::vector<ExportedTensor> averaged_state_dict_of(const CheckpointIndex& index, std::string_view part,
                                                    std::string_view module) {
   std::vector<ExportedTensor> tensors = state_dict_of(index, part);
   std::map<std::string, std::size_t> by_key;
   for (const ExportedTensor& tensor : tensors) by_key.emplace(tensor.key, tensor.tensor);
   for (const Alias& alias : aliases_in(index.attributes, module)) {
-    // The target is a text of the file, and may be shorter than the module's name.
-    const auto target = by_key.find(alias.target.substr(std::min(module.size() + 1, alias.target.size())));
+    // An Ema of this module alone has the tensors of others under its own keys.
+    if (!alias.target.starts_with(std::string(module) + "/")) continue;
+    const auto target = by_key.find(alias.target.substr(module.size() + 1));
     if (target != by_key.end() && !by_key.contains(alias.key)) tensors.push_back({alias.key, target->second});
   }
   return tensors;

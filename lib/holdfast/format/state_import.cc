@@ -39,7 +39,7 @@ class StateImport {
     if (root_.kind != ValueKind::dict) internal::refuse("it is no dict of the parts of a training state");
     members_ = internal::text_members(root_);
     optimizers_ = internal::optimizers_of(like.attributes);
-    for (const IndexedTensor& tensor : like.tensors) parts_.insert(first_of(tensor.spec.name, '/'));
+    parts_ = parts_with_tensors(like);
     for (const std::string& optimizer : optimizers_) parts_.erase(optimizer);
     list_modules();
     if (const auto* const options = texts_in(like.attributes, "state.options")) {
@@ -48,9 +48,15 @@ class StateImport {
   }
 
   ImportedState read(int threads) {
+    std::vector<std::string> given;
     for (const std::string& part : parts_) {
-      if (const auto* const dict = part_in_file(part)) take_part(part, *dict);
+      const auto* const dict = part_in_file(part);
+      if (dict == nullptr) continue;
+      take_own(part, *dict);
+      given.push_back(part);
     }
+    for (const Alias& alias : aliases_) take_alias(alias);
+    for (const std::string& part : given) require_whole(part);
     const std::vector<std::string> modules(modules_.begin(), modules_.end());
     for (const std::string& optimizer : optimizers_) {
       const auto* const dict = part_in_file(optimizer);
@@ -70,6 +76,12 @@ class StateImport {
   }
 
  private:
+  struct Alias {
+    std::string name;  // "decoder/weight"
+    std::size_t tensor;
+    const internal::PickleValue* value;
+  };
+
   void list_modules() {
     constexpr std::string_view kModulePart = "module ";
     if (const auto* const listed = texts_in(like_.attributes, "state.parts")) {
@@ -116,30 +128,22 @@ class StateImport {
   }
 
   // Every tensor of the part, and no other one.
-  void take_part(const std::string& part, const internal::PickleValue& dict) {
+  void take_own(const std::string& part, const internal::PickleValue& dict) {
     TextMembers members = internal::text_members(dict);
-    const auto members_before = members;
-    std::vector<ExportedTensor> aliases;
-    std::set<std::size_t> found;
+    std::set<std::size_t> named;
     for (const ExportedTensor& tensor : state_dict_of(like_, part)) {
       const TensorSpec& spec = like_.tensors[tensor.tensor].spec;
       const auto member = members.find(tensor.key);
       if (member == members.end()) continue;
-      if (spec.name == part + "/" + tensor.key) {
+      const std::string name = part + "/" + tensor.key;
+      if (spec.name == name) {
         draft_.take(spec.name, *member->second, {spec});
-        found.insert(tensor.tensor);
+        found_.emplace(tensor.tensor, member->second);
       } else {
-        aliases.push_back(tensor);
+        aliases_.push_back({name, tensor.tensor, member->second});
       }
+      named.insert(tensor.tensor);
       members.erase(member);
-    }
-    for (const ExportedTensor& alias : aliases) take_alias(part, alias, members_before, found);
-    for (const IndexedTensor& tensor : like_.tensors) {
-      const auto place = static_cast<std::size_t>(&tensor - like_.tensors.data());
-      if (first_of(tensor.spec.name, '/') != part || found.contains(place)) continue;
-      internal::refuse("'" + printable(tensor.spec.name) +
-                       "' is in the checkpoint and not in it: save the whole " + "'" + printable(part) +
-                       "', or delete this key in Python, and the checkpoint's stays");
     }
     for (const auto& [key, value] : members) {
       // Plain values, such as a module's extra state, have no place in a checkpoint.
@@ -157,25 +161,34 @@ class StateImport {
                        "front of its keys)");
     }
     note_taken(part,
-               part + " (" + std::to_string(found.size()) + (found.size() == 1 ? " tensor)" : " tensors)"));
+               part + " (" + std::to_string(named.size()) + (named.size() == 1 ? " tensor)" : " tensors)"));
+  }
+
+  // After the aliases: any key of a tensor will do.
+  void require_whole(const std::string& part) const {
+    for (std::size_t i = 0; i < like_.tensors.size(); ++i) {
+      const std::string& name = like_.tensors[i].spec.name;
+      if (first_of(name, '/') != part || found_.contains(i)) continue;
+      internal::refuse("'" + printable(name) + "' is in the checkpoint and not in it: save the whole " + "'" +
+                       printable(part) + "', or delete this key in Python, and the checkpoint's stays");
+    }
   }
 
   // Another key of a tensor: alone it stands for the tensor, and beside the first key it must be the same.
-  void take_alias(const std::string& part, const ExportedTensor& alias, const TextMembers& members,
-                  std::set<std::size_t>& found) {
+  void take_alias(const Alias& alias) {
     const TensorSpec& spec = like_.tensors[alias.tensor].spec;
-    const internal::PickleValue& value = *members.at(alias.key);
-    if (found.insert(alias.tensor).second) return draft_.take(spec.name, value, {spec});
-    const internal::PickleValue& first = *members.at(std::string_view(spec.name).substr(part.size() + 1));
+    const internal::PickleValue& value = *alias.value;
+    const auto [known, is_first] = found_.emplace(alias.tensor, alias.value);
+    if (is_first) return draft_.take(spec.name, value, {spec});
+    const internal::PickleValue& first = *known->second;
     if (value.kind == ValueKind::tensor && value.tensor->dtype == spec.dtype &&
         value.tensor->shape == spec.shape) {
       if (first.kind == ValueKind::tensor && same_memory(*first.tensor, *value.tensor)) return;
-      const std::string name = part + "/" + alias.key;
-      draft_.read_beside(name, *value.tensor);
-      compared_.emplace_back(name, spec.name);
+      draft_.read_beside(alias.name, *value.tensor);
+      compared_.emplace_back(alias.name, spec.name);
       return;
     }
-    refuse_alias(part + "/" + alias.key, spec.name);
+    refuse_alias(alias.name, spec.name);
   }
   [[noreturn]] static void refuse_alias(const std::string& alias, const std::string& name) {
     internal::refuse("'" + printable(alias) + "' and '" + printable(name) +
@@ -327,6 +340,8 @@ class StateImport {
   std::set<std::string> optimizers_;
   std::set<std::string> options_;  // names of attributes
   std::map<std::string, TextMembers> nested_;
+  std::map<std::size_t, const internal::PickleValue*> found_;  // by tensor, what stands for it
+  std::vector<Alias> aliases_;
   std::vector<std::pair<std::string, std::string>>
       compared_;  // names of one tensor, which the file has twice
   std::int64_t step_ = 0;

@@ -22,10 +22,8 @@ std::string_view behind(std::string_view text, char mark) {
 
 class TrainingState {
  public:
-  explicit TrainingState(const CheckpointIndex& index) : index_(index), attributes_(index.attributes) {
-    for (std::size_t i = 0; i < index.tensors.size(); ++i) {
-      parts_.insert(std::string(before(index.tensors[i].spec.name, '/')));
-    }
+  explicit TrainingState(const CheckpointIndex& index)
+      : index_(index), attributes_(index.attributes), parts_(parts_with_tensors(index)) {
     for (const auto& [name, attribute] : attributes_) {
       // An optimizer records at least one group; its slots may come only with the first step.
       constexpr std::string_view kFirstGroup = ".group.0.parameters";
@@ -310,7 +308,7 @@ class TrainingState {
 
   const CheckpointIndex& index_;
   const Attributes& attributes_;
-  std::set<std::string> parts_;       // first components of the tensors' names
+  std::set<std::string> parts_;
   std::set<std::string> optimizers_;  // may have no slots yet
   std::map<std::size_t, std::uint64_t> storages_;
   PickleWriter pickle_;
