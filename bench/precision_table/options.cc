@@ -18,7 +18,7 @@ synthetic batches that are made on the device: forward, backward and update (SGD
 FP16 with loss scaling. Prints samples/s with published figures beside them, the model's own FLOP/s (and which share
 of the device's peak that is), and what FP16 gains over TF32 in two ways, beside what was published of it:
   table-style   TF32 in NCHW against FP16 in NHWC, as published tables compare
-  fair          both in the layout that is best for them
+  fair          both in the layout that is best for them; not measured unless each has rows in both layouts
 A column such as A100/V100 is the published speed-up of the newer device over the older, of the row's model.
 Writes OUTPUT.csv, OUTPUT.json and OUTPUT.svg. What a device cannot do is a row that says so; one that does not fit
 into memory says what it needs, by an estimate, and which batch fits.

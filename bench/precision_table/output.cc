@@ -119,10 +119,11 @@ std::string ratios_text(const Table& table, const std::string& base) {
     }
     text += "\n";
     const bool judged = ratio.base == "tf32" && ratio.model == "resnet50";
-    const std::string words = "as the published table compares: " + ratio.base + " NCHW against fp16 NHWC";
+    std::string words = "as the published table compares: " + ratio.base + " NCHW against fp16 NHWC";
+    if (!ratio.norms.empty()) words += ", " + ratio.norms;
     if (std::isfinite(ratio.table_style) || judged) {
       text += ratio_line(words.c_str(), ratio.table_style,
-                         judged ? std::optional(kTableStyleGoal) : std::nullopt);
+                         judged && ratio.norms.empty() ? std::optional(kTableStyleGoal) : std::nullopt);
     }
     text += ratio_line("fair: both in their best layout", ratio.fair,
                        judged ? std::optional(kFairGoal) : std::nullopt);

@@ -16,19 +16,28 @@ bool same_group(const Ratio& of, const Cell& cell) {
          (of.global != 0 || of.accumulation == cell.accumulation);
 }
 
-// The quickest of those that fit; NaN: none was measured. `layout` empty: any.
-double best(const std::vector<Row>& rows, const Ratio& of, const std::string& precision,
-            const std::string& layout) {
-  double best = kNotMeasured;
+// The quickest of those that fit; nullptr: none was measured.
+const Row* best(const std::vector<Row>& rows, const Ratio& of, const std::string& precision,
+                const std::string& layout) {
+  const Row* best = nullptr;
   for (const Row& row : rows) {
-    const bool fits = layout.empty() || row.cell.layout == layout || row.cell.layout == kNoLayout;
+    const bool fits = row.cell.layout == layout || row.cell.layout == kNoLayout;
     if (!row.measured() || !row.counts_for_ratios || !same_group(of, row.cell) ||
         row.cell.precision != precision || !fits) {
       continue;
     }
-    if (!(best >= row.samples_per_second())) best = row.samples_per_second();
+    if (best == nullptr || best->samples_per_second() < row.samples_per_second()) best = &row;
   }
   return best;
+}
+
+double rate_of(const Row* row) { return row != nullptr ? row->samples_per_second() : kNotMeasured; }
+
+// In the better layout; NaN: not both were measured.
+double best_of_layouts(const std::vector<Row>& rows, const Ratio& of, const std::string& precision) {
+  const double nhwc = rate_of(best(rows, of, precision, "nhwc"));
+  const double nchw = rate_of(best(rows, of, precision, "nchw"));
+  return std::isnan(nhwc) || std::isnan(nchw) ? kNotMeasured : std::max(nhwc, nchw);
 }
 
 std::string why_not(const std::vector<Row>& rows, const Ratio& of, const std::string& precision) {
@@ -191,8 +200,13 @@ std::vector<Ratio> ratios_of(const std::vector<Row>& rows, const std::string& ba
                 .accumulation = row.cell.accumulation,
                 .global = row.cell.global,
                 .base = base};
-    ratio.table_style = best(rows, ratio, "fp16", "nhwc") / best(rows, ratio, base, "nchw");
-    ratio.fair = best(rows, ratio, "fp16", "") / best(rows, ratio, base, "");
+    const Row* const fp16 = best(rows, ratio, "fp16", "nhwc");
+    const Row* const other = best(rows, ratio, base, "nchw");
+    ratio.table_style = rate_of(fp16) / rate_of(other);
+    if (fp16 != nullptr && other != nullptr && fp16->bn != other->bn) {
+      ratio.norms = other->bn + " norms against " + fp16->bn;
+    }
+    ratio.fair = best_of_layouts(rows, ratio, "fp16") / best_of_layouts(rows, ratio, base);
     if (std::isnan(ratio.table_style) && std::isnan(ratio.fair)) {
       ratio.why = why_not(rows, ratio, base);
       if (ratio.why.empty()) ratio.why = why_not(rows, ratio, "fp16");

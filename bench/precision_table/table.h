@@ -95,7 +95,8 @@ struct Ratio {
   std::int64_t global = 0;  // as in Cell; then accumulations may differ
   std::string base;
   double table_style = kNotMeasured;  // FP16 NHWC over the base in NCHW, as the published table compares
-  double fair = kNotMeasured;         // each in its best layout
+  std::string norms = {};             // what else differs there: "aten norms against fused"; empty: nothing
+  double fair = kNotMeasured;         // each in its best layout; NaN unless each was measured in both
   std::string why = {};               // the reason if nothing could be compared
 };
 std::vector<Ratio> ratios_of(const std::vector<Row>& rows, const std::string& base);
