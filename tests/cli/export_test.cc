@@ -169,6 +169,19 @@ TEST_F(Export, ShardsOfAnEarlierExportGoWithItsIndex) {
                                             "w-notes.safetensors", "w-00007-of-00009.safetensors"));
 }
 
+TEST_F(Export, MoreShardsThanAProcessMayHaveFilesOpen) {
+  std::vector<TensorSpec> tensors;
+  for (int i = 0; i < 100; ++i) tensors.push_back({"model/" + std::to_string(i), DType::float32, {64}});
+  write(FileSystem::real(), path("many.h5"), make_snapshot(tensors, small_attributes(), 1200));
+  const Ended ended = Subprocess({"/bin/sh", "-c",
+                                  "ulimit -n 60; exec " HOLDFAST_BIN_DIR "/holdfast export " +
+                                      path("many.h5") + " --to " + path("w.safetensors") + " --shard 256"})
+                          .wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr(" in 100 shards"));
+  EXPECT_TRUE(fs::exists(path("w-00100-of-00100.safetensors")));
+}
+
 TEST_F(Export, AnIndexThatNamesOtherFilesRemovesNone) {
   const std::string one = path("sub/w.safetensors");
   fs::create_directories(path("sub/folder-00001-of-00002.safetensors"));

@@ -67,8 +67,8 @@ int run_export(const ExportRequest& options) {
     std::uint64_t bytes = 0;
     // The index of shards comes last, so a loader never finds one that names files which are not there yet.
     for (const auto& file : made) {
-      bytes += file->file().size();
       file->publish(options.force);
+      bytes += file->size();
     }
     // Only now: until here a loader found the earlier weights, whole.
     remains.finish();

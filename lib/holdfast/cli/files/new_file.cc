@@ -67,10 +67,16 @@ bool NewFile::is_temporary(const std::string& name) {
          parse_int(rest.substr(dash + 1)).value_or(-1) >= 0;
 }
 
-void NewFile::publish(bool replace) {
-  // Before the rename: after a crash the name must not stand for a part of the file.
+void NewFile::complete() {
+  size_ = file_->size();
   file_->sync();
   file_->close();
+  file_ = nullptr;
+}
+
+void NewFile::publish(bool replace) {
+  // Before the rename: after a crash the name must not stand for a part of the file.
+  if (file_ != nullptr) complete();
   if (replace) {
     directory_.rename_over(temporary_, name_);
   } else if (!directory_.rename_new(temporary_, name_)) {

@@ -10,6 +10,7 @@
 // Durability: after publish() the file is durable under its name.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,6 +27,10 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   File& file() { return *file_; }
+  // The file is complete: durable under its temporary name, and closed. Before publish(), which else does so,
+  // where many files are made.
+  void complete();
+  std::uint64_t size() const { return size_; }  // of a complete one
   const std::string& name() const { return name_; }
   // A name for a file until it is published; no other process or call gets the same one.
   static std::string new_temporary();
@@ -37,7 +42,8 @@ class NewFile {
   Directory& directory_;
   std::string name_;
   std::string temporary_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<File> file_;  // null: complete
+  std::uint64_t size_ = 0;
   bool published_ = false;
 };
 

@@ -103,6 +103,7 @@ std::optional<Rejection> Export::write(const File& from, Directory& directory, R
   if (shards_.empty()) return write_one(from, tensors_, add(names_.back()), mode);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (auto rejection = write_one(from, shards_[i], add(names_[i]), mode)) return rejection;
+    made.back()->complete();  // a process may have only so many files open
   }
   // The index comes last, because run_export() publishes in this order.
   add(names_.back()).write_at(std::as_bytes(std::span(shard_index_)), 0);
