@@ -1,4 +1,4 @@
-// What a replay buffer of 213 MB costs a save (docs/large_buffers.md): saved whole, a fifth of it filled, and
+// What a replay buffer of 213 MB costs a save (docs/large_buffers.md): saved whole, partly filled, and
 // in a mapped file beside the run.
 //
 //   build/release/bin/bench_large_buffers --directory DIR [--saves N]
@@ -12,6 +12,7 @@
 #include <torch/utils.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -75,8 +76,8 @@ double milliseconds_since(std::chrono::steady_clock::time_point began) {
 }
 
 template <class MakeRing>
-void measure(const char* name, const std::filesystem::path& directory, int saves, std::int64_t rows_first,
-             const MakeRing& make_ring) {
+void measure(const std::string& name, const std::filesystem::path& directory, int saves,
+             std::int64_t rows_first, const MakeRing& make_ring) {
   torch::manual_seed(1);
   torch::nn::Linear net(kWidth, 170);
   torch::optim::Adam optimizer(net->parameters());
@@ -102,7 +103,7 @@ void measure(const char* name, const std::filesystem::path& directory, int saves
   push(rows_first);
   step();
   checkpointer.save().wait();  // makes the memory of an image, and writes the ring's first rows
-  std::vector<double> waits, durable;
+  std::vector<double> waits, durable, sizes;
   for (int i = 0; i < saves; ++i) {
     push(kRowsBetweenSaves);
     step();
@@ -112,10 +113,11 @@ void measure(const char* name, const std::filesystem::path& directory, int saves
     waits.push_back(milliseconds_since(began));
     handle.wait();
     durable.push_back(milliseconds_since(began));
+    const auto bytes = std::filesystem::file_size(options.directory / checkpointer.last_durable().checkpoint);
+    sizes.push_back(static_cast<double>(bytes) / 1e6);
   }
-  const auto bytes = std::filesystem::file_size(options.directory / checkpointer.last_durable().checkpoint);
-  std::printf("%-34s %9.1f %12.1f %12.1f\n", name, static_cast<double>(bytes) / 1e6,
-              holdfast::bench::median(waits), holdfast::bench::median(durable));
+  using holdfast::bench::median;
+  std::printf("%-34s %9.1f %12.1f %12.1f\n", name.c_str(), median(sizes), median(waits), median(durable));
   checkpointer.request_stop("measured");
   checkpointer.finish();
 }
@@ -130,8 +132,10 @@ int bench(const std::filesystem::path& directory, int saves) {
   };
   measure("in memory, saved whole", fresh("whole"), saves, kRows,
           [](const auto&) { return MemoryRing(false); });
-  measure("in memory, a fifth of it filled", fresh("filled"), saves, kRows / 10,
-          [](const auto&) { return MemoryRing(true); });
+  // In the middle of its saves.
+  const std::int64_t filled = std::min(kRows, kRows / 10 + (saves + 1) / 2 * kRowsBetweenSaves);
+  measure("in memory, " + std::to_string(100 * filled / kRows) + " % filled", fresh("filled"), saves,
+          kRows / 10, [](const auto&) { return MemoryRing(true); });
   measure("a mapped file beside the run", fresh("mapped"), saves, kRows,
           [](const auto& file) { return MappedRing(file); });
   return 0;
@@ -140,8 +144,7 @@ int bench(const std::filesystem::path& directory, int saves) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
-      "What a replay buffer of 213 MB costs a save: saved whole, a fifth of it filled, in a mapped file");
+  CLI::App app("What a replay buffer of 213 MB costs a save: saved whole, partly filled, in a mapped file");
   std::string directory;
   int saves = 9;
   app.add_option("--directory", directory, "where the runs write 1 GB")

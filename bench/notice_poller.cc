@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "holdfast/base/text.h"
 #include "holdfast/cli/rehearsal/metadata_server.h"
 #include "holdfast/interruption/cloud_source.h"
 #include "holdfast/interruption/monitor.h"
@@ -79,7 +81,12 @@ void measure(const char* name, Duration time) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Duration time = std::chrono::seconds(argc > 1 ? std::atoi(argv[1]) : 30);
+  const auto seconds = argc > 1 ? parse_int(argv[1]) : std::optional<std::int64_t>(30);
+  if (argc > 2 || !seconds || *seconds < 1 || *seconds > 86'400) {
+    std::fprintf(stderr, "bench_notice_poller [SECONDS]: 1 to 86400\n");
+    return 64;
+  }
+  const Duration time = std::chrono::seconds(*seconds);
   measure("ec2", time);
   measure("gcp", time);
   measure("azure", time);

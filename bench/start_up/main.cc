@@ -13,8 +13,9 @@ namespace holdfast::bench { namespace {
 
 constexpr char kHelp[] =
     R"(From process start to the first finished training step: our example against bench/peers/start_up.py,
-which does the same work on the same data in Python. Fresh, and resumed from a checkpoint. The four programs
-take turns; printed are medians and our share of the peer's time. bench/peers/install installs the peer once.
+which does the same work on the same data in Python, both on the CPU. Fresh, and resumed from a checkpoint.
+The four programs take turns; printed are medians and our share of the peer's time. bench/peers/install
+installs the peer once.
 
 --profile needs no peer. It shows where our time goes, phase by phase, with the page faults of each phase, and
 beside it the same phases of the second step. What a first step takes longer than a second one is the most

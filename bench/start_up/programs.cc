@@ -41,8 +41,9 @@ Start Programs::ours(int steps, const std::string& shell) const {
   for (const std::string& word :
        {program.string(), std::string("--data"), work_.data, std::string("--width"), work_.width,
         std::string("--stem"), std::string("imagenet"), std::string("--batch-size"), std::string("128"),
-        std::string("--no-eval"), std::string("--checkpoint-dir"), (folder() / "run").string(),
-        std::string("--metrics"), metrics.string(), std::string("--steps"), std::to_string(steps)}) {
+        std::string("--no-eval"), std::string("--no-cuda"),  // nor does the peer
+        std::string("--checkpoint-dir"), (folder() / "run").string(), std::string("--metrics"),
+        metrics.string(), std::string("--steps"), std::to_string(steps)}) {
     command.push_back(word);
   }
   command.insert(command.end(), work_.more.begin(), work_.more.end());
