@@ -64,8 +64,7 @@ const std::vector<std::string>& TrainState::State::modes_of(std::size_t module) 
   } else if (!std::exchange(modes_told, true)) {
     log_warning(
         "step {} is saved while module '{}' is in {}() and not as after_step() found it: the checkpoint has "
-        "the "
-        "modes of the save before. Make an EvaluationScope before {}(): it keeps those of this step",
+        "the modes of the save before. Make an EvaluationScope before {}(): it keeps those of this step",
         step, name, live->is_training() ? "train" : "eval", live->is_training() ? "train" : "eval");
   }
   return known.evaluating;

@@ -143,7 +143,7 @@ class HOLDFAST_EXPORT TrainState final : public SnapshotSource {
   // Trains).
   TensorRole role(const TensorSpec& tensor) const override;
   Attributes attributes() override;
-  // Of state.value() and of components that say nothing of replicated(), in host memory, to 1 MiB.
+  // Of state.value(): tensors in host memory, to 1 MiB.
   std::map<std::string, std::string> value_digests() override;
   SourceTraits traits() const override;
   std::shared_ptr<const void> hold(Hold what) override;

@@ -42,7 +42,9 @@ std::vector<std::string> TrainState::changed(const Snapshot* since) {
   image.wait_for_arrival();
   const auto list = hold(Hold::list);
   std::vector<std::string> names;
+  const bool told = std::exchange(state_->modes_told, true);  // nothing is saved here
   const Attributes now = attributes();
+  state_->modes_told = told;
   for (const auto& [name, attribute] : now) {
     const Attribute* const then = image.attributes.find(name);
     if (counts(name, attribute, state_->modules) && (!then || !same_bits(then->value, attribute.value)))

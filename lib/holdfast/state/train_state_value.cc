@@ -72,10 +72,10 @@ class DigestWriter final : public internal::ComponentWriter {
 std::map<std::string, std::string> TrainState::value_digests() {
   std::map<std::string, std::string> digests;
   for (const State::Part& part : state_->components) {
-    const Component& component = *part.component;
-    if (component.replicated() || component.spread() || !component.trained().empty()) continue;
+    const auto* const value = dynamic_cast<const ValueComponent*>(part.component.get());
+    if (value == nullptr) continue;
     DigestWriter writer(part.name, digests);
-    component.save(writer);
+    value->save(writer);
   }
   return digests;
 }

@@ -1,7 +1,7 @@
 // Weights of the training that an evaluation has exchanged for others, such as averages (optim/ema.h): a save
 // meanwhile stores these, not what the module holds.
 //
-// Threads: the training thread; each thread has its own.
+// Threads: any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +16,6 @@ HOLDFAST_EXPORT bool is_aside(const at::Tensor& tensor);
 HOLDFAST_EXPORT void put_aside(const at::Tensor& tensor, const at::Tensor& weight);
 HOLDFAST_EXPORT void put_back(const at::Tensor& tensor) noexcept;
 // The tensor itself, or what was put aside for it.
-HOLDFAST_EXPORT const at::Tensor& in_training(const at::Tensor& tensor);
+HOLDFAST_EXPORT at::Tensor in_training(const at::Tensor& tensor);
 
 }}  // namespace holdfast::v0_2

@@ -25,7 +25,7 @@
 namespace holdfast { inline namespace v0_2 {
 namespace {
 
-// Such updates would change nothing, for ever, and fail nowhere.
+// Updates of an optimizer that never gets a gradient change nothing, for ever, and fail nowhere.
 void require_gradient(const torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
@@ -92,7 +92,7 @@ std::optional<StepResult> Step::run(const Batch& batch, const std::function<void
 
 bool Step::launch(const Batch& batch, const std::function<void()>& before_update) {
   const bool first = losses_.empty();
-  require_equal(batch, first);
+  look_at_size(batch, first);
   if (captured_) {
     losses_.push_back(captured_->run(batch, first, [this](const Batch& inputs) { return pass(inputs); }));
   } else {
@@ -117,14 +117,14 @@ bool Step::launch(const Batch& batch, const std::function<void()>& before_update
   return true;
 }
 
-void Step::require_equal(const Batch& batch, bool first) {
+void Step::look_at_size(const Batch& batch, bool first) {
   const std::int64_t samples = batch.inputs.defined() && batch.inputs.dim() > 0 ? batch.inputs.size(0) : 0;
   if (first) samples_ = samples;
-  if (samples == samples_) return;
-  // Each sample of a smaller one would count more.
-  throw UsageError("an update has a batch of " + std::to_string(samples_) + " samples and one of " +
-                   std::to_string(samples) +
-                   ", and its gradient is the mean over equal ones: give the loader .drop_last = true");
+  if (samples == samples_ || std::exchange(told_sizes_, true)) return;
+  log_warning(
+      "an update has a batch of {} samples and one of {}: its gradient is the mean over both, so that each "
+      "sample of the smaller one counts more; with .drop_last = true the loader gives equal ones",
+      samples_, samples);
 }
 
 // Does not wait for a device or read from it (unless the loss function does), so it can be captured.
@@ -200,7 +200,7 @@ void Step::clipped_backward(const at::Tensor& loss) {
 }
 
 void Step::update() {
-  require_gradient(*optimizer_);
+  if (!std::exchange(had_gradient_, true)) require_gradient(*optimizer_);
   at::Tensor norm;
   left_out_.reset();
   if (options_.scaler != nullptr) left_out_ = options_.scaler->unscale(*optimizer_);

@@ -119,7 +119,7 @@ class HOLDFAST_EXPORT Step {
   void forget_graph();
 
  private:
-  void require_equal(const Batch& batch, bool first);
+  void look_at_size(const Batch& batch, bool first);
   at::Tensor pass(const Batch& batch);
   at::Tensor forward(const Batch& batch);
   void backward(const at::Tensor& loss, bool last);
@@ -135,6 +135,7 @@ class HOLDFAST_EXPORT Step {
   std::unique_ptr<CapturedPass> captured_;  // nullptr: without graphs
   std::vector<at::Tensor> losses_;          // of the micro-batches up to now
   std::int64_t samples_ = 0;                // of the first of these
+  bool told_sizes_ = false, had_gradient_ = false;
   at::Tensor left_out_;
   std::unique_ptr<LateResults> results_;  // losses, norm if there is a limit, left_out if something checks
   std::int64_t updates_ = 0;

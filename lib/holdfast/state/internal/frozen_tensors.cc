@@ -98,14 +98,13 @@ void FrozenTensors::mark(std::span<const NamedModule> modules, ModuleInventory& 
   for (ModuleTensor& item : inventory.tensors) {
     if (!modules_.contains(module_of(item.name))) continue;
     Known& known = known_[item.name];
-    const at::Tensor& tensor = in_training(item.tensor);
-    if (!known.made) known.made = present(item.name, tensor);
+    if (!known.made) known.made = present(item.name, item.tensor);
     const bool frozen =
         item.buffer ? resting.contains(item.tensor.unsafeGetTensorImpl()) : !item.tensor.requires_grad();
     // What trains it may leave no trace: the replay of a CUDA graph counts no version, nor does batch norm
     // for its running statistics.
     if (!frozen || item.buffer) known.seen.reset();
-    item.digested = frozen && present(item.name, tensor) == *known.made;
+    item.digested = frozen && present(item.name, item.tensor) == *known.made;
     if (frozen && !item.digested && !std::exchange(known.told, true)) stored.push_back(item.name);
   }
   if (stored.empty()) return;
@@ -121,8 +120,9 @@ void FrozenTensors::put_attributes(const ModuleInventory& inventory, Attributes&
   }
 }
 
-Digest FrozenTensors::present(const std::string& name, const at::Tensor& tensor) {
+Digest FrozenTensors::present(const std::string& name, const at::Tensor& live) {
   Known& known = known_[name];
+  const at::Tensor tensor = in_training(live);
   if (!known.seen || !known.seen->still(tensor)) {
     known.seen.emplace(tensor);
     known.present = digest_of_tensor(tensor);
