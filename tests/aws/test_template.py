@@ -149,13 +149,16 @@ def test_machine_fetches_the_package_of_its_template(tmp_path: Path) -> None:
     config = gzip.decompress(base64.b64decode(machine(made)["UserData"])).decode()
     assert hashlib.sha256(packed).hexdigest() in config
     sources = json.loads(lzma.decompress(packed))
-    assert set(sources) == set(user_data.machine_modules(frozenset({"standby"})))
+    assert set(sources) == set(user_data.machine_modules(frozenset({"standby", "home", "nodes"})))
     for name, source in sources.items():
         (tmp_path / "holdfast_aws").mkdir(exist_ok=True)
         (tmp_path / "holdfast_aws" / f"{name}.py").write_text(source)
     command = [sys.executable, "-m", "holdfast_aws.machine", "--help"]
     told = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=True).stdout
     assert "hf volume up" in told
+    all_of_it = "import " + ", ".join(f"holdfast_aws.{name}" for name in sources)
+    there = {"PYTHONPATH": ":".join(path for path in sys.path if path.endswith("site-packages"))}
+    subprocess.run([sys.executable, "-c", all_of_it], cwd=tmp_path, env=there, check=True)
     assert "template" not in user_data.machine_modules()
 
 

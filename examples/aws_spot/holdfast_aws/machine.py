@@ -22,14 +22,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast_aws import nodes
 from holdfast_aws.beacon import beacon, uptime
 from holdfast_aws.cloud import Cloud
 from holdfast_aws.commands import run
 from holdfast_aws.finish import finish, park
 from holdfast_aws.health import Health, give_up
-from holdfast_aws.home import home_up
-from holdfast_aws.lead_snapshot import lead_snapshot
 from holdfast_aws.metadata import Metadata
 from holdfast_aws.services import TRAINER, busy, leaving
 from holdfast_aws.settings import Settings, from_environment
@@ -89,6 +86,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
     if command == "nodes":
         import boto3
 
+        from holdfast_aws import nodes
+
         if len(words) != 2 or not words[1].isdigit():
             say("how many nodes? hf nodes COUNT")
             return WRONG_USE
@@ -103,6 +102,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         executor = Executor(cloud, LinuxHost(settings, me.instance), clock, settings, me, say=say)
         return {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
     if command == "home up":
+        from holdfast_aws.home import home_up
+
         code = home_up(cloud, clock, settings.run, settings.s3, say)
         if code != OK or settings.standby == "never":
             return code
@@ -137,6 +138,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
     if command == "sick":
         return give_up(cloud, settings, me.instance, run, say)
     if command == "lead-snapshot":
+        from holdfast_aws.lead_snapshot import lead_snapshot
+
         return lead_snapshot(cloud, clock, settings.run, me.instance, say)
     say(f"unknown command {command!r} (hf --help)")
     return WRONG_USE

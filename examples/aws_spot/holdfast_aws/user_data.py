@@ -151,8 +151,9 @@ def _s3(plan: LaunchPlan) -> dict[str, str]:
 
 def kit(plan: LaunchPlan) -> bytes:
     """The modules that a machine of the plan needs, by name, as compressed JSON."""
-    unneeded = {"executor", "linux_host"} if plan.in_s3 else set()
-    return _kit(frozenset(unneeded | ({"standby"} if plan.stands_by == NEVER else set())))
+    unneeded = {"executor", "linux_host", "lead_snapshot"} if plan.in_s3 else {"home"}
+    unneeded |= {"standby"} if plan.stands_by == NEVER else set()
+    return _kit(frozenset(unneeded if plan.nodes > 1 else unneeded | {"nodes"}))
 
 
 @functools.lru_cache(maxsize=4)  # half a second, and a template needs it twice
@@ -165,9 +166,15 @@ def _kit(without: frozenset[str]) -> bytes:
 
 
 def _without_manual(source: str, *, keep_own: bool) -> str:
-    """The same program without comments and docstrings: a template may have 51,200 bytes. `hf --help` prints one."""
+    """The same program without comments, docstrings and types of arguments: a template may have 51,200 bytes.
+    `hf --help` prints one. A decorator may read types, as that of the executor's actions does.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            node.returns = None
+            for argument in (*node.args.args, *node.args.kwonlyargs):
+                argument.annotation = None
         if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)) or not ast.get_docstring(node):
             continue
         if keep_own and isinstance(node, ast.Module):
