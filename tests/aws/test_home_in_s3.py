@@ -338,3 +338,19 @@ def test_registers_that_do_not_answer_start_nothing(
     with pytest.raises(StopError) as stop:
         home_up(cloud, clock, "r1", PLACE, lambda _: None)
     assert stop.value.code == ends
+
+
+@pytest.mark.parametrize(
+    "code", ["503", "ServiceUnavailableException", "ExpiredTokenException", "RequestExpired", "NeverHeardOf"]
+)
+def test_one_answer_of_a_disturbance_is_not_for_a_person(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    cloud, clock = lab()
+    real, left = cloud.parameters, [code]
+
+    def fails_once(path: str) -> dict[str, str]:
+        if left:
+            raise CloudError(left.pop())
+        return real(path)
+
+    monkeypatch.setattr(cloud, "parameters", fails_once)
+    assert home_up(cloud, clock, "r1", PLACE, lambda _: None) == 0

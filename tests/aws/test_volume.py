@@ -408,6 +408,18 @@ def test_attach_that_cannot_work_is_for_a_person(code: str, zone: str) -> None:
     assert code in lab.said[-1]
 
 
+@pytest.mark.parametrize("code", ["503", "ExpiredToken", "RequestExpired", "AuthFailure", "NeverHeardOf"])
+@pytest.mark.parametrize("zone", [A, B])
+def test_attach_that_one_disturbance_keeps_is_tried_again(code: str, zone: str) -> None:
+    lab = Lab()
+    moved(lab)
+    left = [f"before:{code}"]
+    lab.fault = lambda called: left.pop() if called == "attach" and left else None
+    machine = lab.machine(zone)
+    assert machine.boot() in (0, 75)
+    assert machine.code == 0 or machine.boot() == 0
+
+
 def test_device_name_in_use_takes_the_next() -> None:
     lab = Lab()
     machine = lab.machine(A)

@@ -22,16 +22,48 @@ HOOK = "holdfast-terminating"  # the groups' lifecycle hook
 # A later try may succeed; `aws.py` has used up its own tries when it raises one of these.
 TRANSIENT = frozenset(
     {
+        # What botocore makes of an answer without AWS's own body: a proxy's, or that of a service which is down.
+        "500",
+        "502",
+        "503",
+        "504",
         "InternalError",
         "InternalFailure",
         "InternalServerError",
         "RequestLimitExceeded",
+        "RequestTimeout",
         "ServiceUnavailable",
+        "ServiceUnavailableException",
         "Throttling",
         "ThrottlingException",
         "Timeout",
         "TooManyUpdates",
         "Unavailable",
+    }
+)
+
+# The credentials of a machine's role are renewed, and a new role is not known everywhere at once.
+CREDENTIALS = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "UnrecognizedClientException",
+    }
+)
+
+FORBIDDEN = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
+# No later try of the same machine will do. A code that is in no list says nothing: it is tried again.
+FINAL = frozenset(
+    {
+        *FORBIDDEN,
+        "AttachmentLimitExceeded",
+        "InvalidParameterCombination",
+        "InvalidVolume.ZoneMismatch",
+        "ParameterLimitExceeded",
+        "ValidationException",
     }
 )
 

@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 POLL = 5.0  # seconds
 TRIES = 5
-FORBIDDEN = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
 NOT_YET = ("VolumeInUse", "IncorrectState", "IncorrectInstanceState", "InvalidVolume.NotFound")
 DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 
@@ -317,7 +316,8 @@ class Executor:
             elif error.code == "InvalidParameterValue":
                 self._devices_taken += 1
             else:
-                raise self._fatal(HUMAN, f"AttachVolume {action.volume}: {error}") from error
+                code = HUMAN if error.code in aws.FINAL else RETRY
+                raise self._fatal(code, f"AttachVolume {action.volume}: {error}") from error
 
     @_do.register
     def _(self, action: w.Detach) -> None:
@@ -422,9 +422,9 @@ class Executor:
             try:
                 return call()
             except CloudError as error:
-                if error.code in FORBIDDEN:
+                if error.code in aws.FORBIDDEN:
                     raise StopError(HUMAN, f"the instance's role does not allow it: {error}") from error
-                if error.code not in aws.TRANSIENT:
+                if error.code not in aws.TRANSIENT | aws.CREDENTIALS:
                     raise
                 if attempt == TRIES - 1:
                     raise StopError(RETRY, f"AWS does not answer: {error}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from holdfast_aws.cloud import TRANSIENT, Clock, Cloud, CloudError
+from holdfast_aws.cloud import FINAL, Clock, Cloud, CloudError
 from holdfast_aws.registers import Book, Registers
 from holdfast_aws.stop import HUMAN, OK, RETRY, StopError
 
@@ -57,7 +57,7 @@ def _call(clock: Clock, call: Callable[[], T]) -> T:
         try:
             return call()
         except CloudError as error:
-            if error.code not in TRANSIENT:
+            if error.code in FINAL:
                 raise StopError(HUMAN, f"the registers: {error}") from error
             if attempt == TRIES - 1:
                 raise StopError(RETRY, f"AWS does not answer: {error}") from error
