@@ -12,6 +12,7 @@ import pytest
 
 from holdfast_aws.beacon import MARK, beacon, line
 from holdfast_aws.look import _progress_lines, _status_line
+from holdfast_aws.registers import parse
 
 NOW = 1_800_000_000.0
 PATH = "/holdfast/r1"
@@ -31,8 +32,11 @@ class Registers:
 
 
 class Clock:
+    def __init__(self, now: float = NOW) -> None:
+        self._now = now
+
     def now(self) -> float:
-        return NOW
+        return self._now
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError("the beacon never waits")
@@ -77,11 +81,18 @@ def test_line_of_a_run_that_has_not_begun(tmp_path: Path) -> None:
     assert json.loads(line(NOW, [tmp_path / "run"]).removeprefix(MARK))["runs"] == [{"dir": "run"}]
 
 
-def send(cloud: Registers, run_dir: Path, booted: float, mark: Path, on_volume: Path | None = None) -> int:
+def send(
+    cloud: Registers,
+    run_dir: Path,
+    booted: float,
+    mark: Path,
+    on_volume: Path | None = None,
+    now: float = NOW,
+) -> int:
     kept: Any = cloud
     volume = on_volume or run_dir
     return beacon(
-        lambda: kept, Clock(), "r1", [run_dir], [volume], lambda text: None, booted, lambda: "i-9", mark
+        lambda: kept, Clock(now), "r1", [run_dir], [volume], lambda text: None, booted, lambda: "i-9", mark
     )  # fmt: skip
 
 
@@ -130,6 +141,27 @@ def test_a_row_that_has_ended_is_left_alone(run_dir: Path, tmp_path: Path) -> No
     cloud = given_up("i-1", "up")
     send(cloud, run_dir, NOW - 100, tmp_path / "proved")
     assert len(cloud.known) == 2
+
+
+def test_the_machine_that_trains_forgives_those_that_were_given_up_days_apart(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    """Three standbys; the third would be parked."""
+    cloud, mark = given_up(), tmp_path / "proved"
+
+    def row_after(seconds: float, committed: float) -> tuple[str, ...]:
+        checkpoint = run_dir / "step-000000001180-a0003.h5"
+        os.utime(checkpoint, (NOW + committed, NOW + committed))
+        send(cloud, run_dir, NOW - 100, mark, now=NOW + seconds)
+        return parse("r1", cloud.known).given_up_in_a_row
+
+    assert row_after(0, -40) == ()
+    cloud.known[f"{PATH}/given-up/1"] = "i-b"
+    assert row_after(1800, 1700) == ("i-b",), "it looks once an hour"
+    assert row_after(4000, -40) == ("i-b",), "it has committed nothing since"
+    assert row_after(4030, 4000) == ()
+    cloud.known[f"{PATH}/given-up/3"] = "i-c"
+    assert row_after(90_000, 89_000) == ()
 
 
 # Two tiers

@@ -221,8 +221,8 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
     ),
     "proves the volume by the machine's own drive": (
         "beacon.py",
-        "        (on_volume, mark, prove),\n",
-        "        (directories, mark, prove),\n",
+        "        (on_volume, mark, ",
+        "        (directories, mark, ",
         lambda load, folder: load(
             "test_beacon"
         ).test_a_checkpoint_on_the_machines_own_drive_proves_nothing_of_the_volume(

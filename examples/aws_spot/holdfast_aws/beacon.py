@@ -2,13 +2,15 @@
 
     holdfast-status {"t": 1700000000, "runs": [{"dir": "run", "attempt": 3, "phase": "running", "step": 1200, …}]}
 
-After the first checkpoint that this machine has committed it also writes registers, once: gen/N/proved, and only then
-may `hf-aws gc` delete what the run moved away from; and, if machines before it were given up, that this one trains.
+After the first checkpoint that this machine has committed it also writes a register, once: gen/N/proved, and only then
+may `hf-aws gc` delete what the run moved away from. And, if machines were given up, that this one trains: at most once
+an hour, after a newer checkpoint, because a standby beside it may be given up at any time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from holdfast_aws.stop import OK, RETRY
 MARK = "holdfast-status "
 TAIL = 64 << 10  # bytes of the ledger
 LONGEST_FAILURE = 200  # characters; the console keeps 64 KiB
+AGAIN = 3600.0  # seconds until a machine that commits looks again whether others were given up
 PROVED = Path("/run/holdfast/proved")
 UPTIME = Path("/proc/uptime")
 
@@ -95,13 +98,14 @@ def beacon(
     def forgive(registers: Registers) -> None:
         registers.forgive(f"trains:{instance()}")
 
-    code = OK
-    for places, done, write_register in (
-        (on_volume, mark, prove),
-        (directories, mark.with_name(f"{mark.name}-trains"), forgive),
+    code, now = OK, clock.now()
+    for places, done, again, write_register in (
+        (on_volume, mark, float("inf"), prove),
+        (directories, mark.with_name(f"{mark.name}-trains"), AGAIN, forgive),
     ):
         newest = [found[0].stat().st_mtime for each in places if (found := checkpoints(each))]
-        if done.exists() or not newest or max(newest) < booted:
+        last = done.stat().st_mtime if done.exists() else float("-inf")
+        if now < last + again or not newest or max(newest) < max(booted, last):
             continue
         try:
             write_register(Registers(cloud(), run))
@@ -110,6 +114,7 @@ def beacon(
             continue
         done.parent.mkdir(parents=True, exist_ok=True)
         done.touch()
+        os.utime(done, (now, now))
     return code
 
 
