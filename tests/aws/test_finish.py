@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from crew import FakeGroup
 from fake_cloud import FakeCloud
 from lab import RUN
 from strict import REGION, StrictAws
 from virtual import VirtualClock
 
 from holdfast_aws.aws import Aws
-from holdfast_aws.cloud import CloudError
+from holdfast_aws.cloud import CloudError, Group
 from holdfast_aws.finish import finish, park
 from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import newest_attempt, read_state
+from holdfast_aws.standby import where_another_trains
 
 TORN = '{"attempt": 1, "phase": "comp'
 STATES: dict[str, str | None] = {
@@ -241,6 +244,100 @@ def test_parking_without_registers_is_tried_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(cloud, "put_once", refuses)
     assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 75
     assert cloud.capacity[f"{RUN}-spot"] == 1
+
+
+def test_a_trainer_that_ends_when_it_was_seen_is_parked_after_all() -> None:
+    """systemd merges its OnFailure= into the command that is still at work."""
+    cloud = cloud_with_two_groups()
+    seen = iter(["", "", "holdfast.service trains", ""])
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None, why_not=lambda: next(seen, "")) == 0
+    assert cloud.registers[OUTCOME] == "trains"
+    assert cloud.registers[f"/holdfast/{RUN}/parked/{ME}/2/outcome"] == "end"
+    assert cloud.capacity[f"{RUN}-spot"] == 0
+
+
+def test_a_trainer_that_a_person_starts_is_told_at_once() -> None:
+    """For `hf-aws status`, and for `hf-aws up`, which ends a machine that waits for a person."""
+    cloud = cloud_with_two_groups()
+    begin = cloud.clock.now()
+
+    def trains() -> str:
+        return "holdfast.service trains" if cloud.clock.now() >= begin + 300 else ""
+
+    park(cloud, cloud.clock, RUN, ME, lambda _: None, why_not=trains)
+    assert cloud.clock.now() - begin <= 330
+
+
+def test_a_throttled_call_does_not_begin_the_half_hour_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud, left = cloud_with_two_groups(), [1]
+    real, begin = cloud.put_once, cloud.clock.now()
+
+    def throttled(name: str, value: str) -> bool:
+        if value == "end" and left:
+            left.pop()
+            raise CloudError("ThrottlingException")
+        return real(name, value)
+
+    monkeypatch.setattr(cloud, "put_once", throttled)
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
+    assert cloud.clock.now() - begin < 1900
+
+
+def test_a_group_that_could_not_be_ended_is_ended_without_another_half_hour() -> None:
+    cloud = cloud_with_two_groups()
+    begin = cloud.clock.now()
+    assert park(Failing(cloud, 12), cloud.clock, RUN, ME, lambda _: None) == 75  # type: ignore[arg-type]
+    assert park(cloud, cloud.clock, RUN, ME, lambda _: None) == 0
+    assert cloud.capacity[f"{RUN}-spot"] == 0
+    assert cloud.clock.now() - begin < 2200
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "desired"),
+    [((), ("began",), 1), (("ready",), ("began",), 1), (("ready", "began", "over"), ("began",), 1),
+     (("began",), ("ready",), 0), ((), ("ready",), 0), ((), ("began", "over"), 0), (("began",), ("began",), 0)],
+)  # fmt: skip
+def test_a_parked_standby_ends_no_training(
+    mine: tuple[str, ...], others: tuple[str, ...], desired: int
+) -> None:
+    clock = VirtualClock()
+    group = FakeGroup(clock, 2, desired=2)
+    clock.sleep(1)
+    group.settle()
+    clock.sleep(60)
+    group.settle()
+    trains, parked = sorted(group.members)
+    for name, marks in ((parked, mine), (trains, others)):
+        for what in marks:
+            group.put_once(f"/holdfast/{RUN}/crew/{name}/{what}", "1")
+    cloud: Any = Beside(group)
+
+    def beside() -> Group | None:
+        return where_another_trains(cloud, RUN, parked)
+
+    assert park(cloud, clock, RUN, parked, lambda _: None, beside=beside) == 0
+    assert group.desired == desired
+    assert (group.members[trains] == "InService") == bool(desired)
+    assert group.members[parked] == "Terminating:Wait"
+
+
+class Beside:
+    """A group with registers that can be read."""
+
+    def __init__(self, group: FakeGroup) -> None:
+        self.group, self.known = group, dict[str, str]()
+
+    def put_once(self, name: str, value: str) -> bool:
+        return self.known.setdefault(name, value) == value
+
+    def parameters(self, path: str) -> dict[str, str]:
+        return self.known
+
+    def metric(self, run: str, name: str) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.group, name)
 
 
 def test_the_real_calls_end_both_groups_and_only_them(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 KIT = Path(__file__).resolve().parents[2] / "examples" / "aws_spot"
-OURS = ("holdfast_aws", "lab", "fake_", "virtual", "scenarios", "strict", "test_")
+OURS = ("holdfast_aws", "crew", "lab", "fake_", "virtual", "scenarios", "strict", "test_")
 
 Detector = Callable[[Callable[[str], ModuleType], Path], Any]
 
@@ -330,13 +330,15 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
     ),
     "parks a machine that trains again": (
         "finish.py",
-        """    clock.sleep(stay)
-    reason = why_not()
-""",
-        """    clock.sleep(stay)
-    reason = ""
-""",
+        "            while not (reason := why_not()) and clock.now() < until:\n",
+        "            while clock.now() < until:\n",
         case_of("test_finish", "test_what_trains_again_or_leaves_is_not_parked", 900),
+    ),
+    "ends a training for a standby that is parked": (
+        "finish.py",
+        "            group = beside()\n",
+        "            group = None\n",
+        case_of("test_finish", "test_a_parked_standby_ends_no_training", (), ("began",), 1),
     ),
     "ends a run that up has just taken over": (
         "registers.py",

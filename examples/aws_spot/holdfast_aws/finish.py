@@ -1,8 +1,8 @@
 """The end of a run: `hf finish` sets the run's groups to 0 when, and only when, all of it is complete.
 
 `hf park` does the same for a run that a person must look at, half an hour later; its state is kept. It looks before
-it waits and before it acts: a trainer that runs again, a machine that leaves, or `hf-aws up` need no end. Neither
-deletes anything, terminates an instance or powers the machine off (the group would start another).
+it waits, meanwhile and before it acts: a trainer that runs again, a machine that leaves, or `hf-aws up` need no end.
+Neither deletes anything or powers the machine off (the group would start another).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from holdfast_aws.cloud import Clock, Cloud, CloudError
-from holdfast_aws.registers import Registers
+from holdfast_aws.cloud import Clock, Cloud, CloudError, Group
+from holdfast_aws.registers import END, Registers
 from holdfast_aws.run_state import is_home, read_state
 from holdfast_aws.stop import HUMAN, OK, RETRY
 
@@ -79,17 +79,45 @@ def park(
     *,
     why_not: Callable[[], str] = str,
     stay: float = PARKED,
+    beside: Callable[[], Group | None] = lambda: None,
 ) -> int:
     """Asks for a person, waits `stay` seconds, then sets this machine's group to 0; all state is kept.
 
-    The other group has machines of another kind, which may train; one that cannot is parked, too. 0 when that is done,
-    or not needed; 75 when AWS did not do it. `why_not`: why this machine need not be parked; "" when it must.
+    The other group has machines of another kind, which may train; one that cannot is parked, too. `beside`: this
+    machine's group, where another one of it trains; then this one leaves alone. 0 when that is done, or not needed; 75
+    when AWS did not do it. `why_not`: why this machine need not be parked; "" when it must. A trainer that ends in
+    the moment when it was seen finds this command still at work, so it looks once more before it ends.
     """
-    reason = why_not()
-    if reason:
-        say(f"not parked: {reason}")
-        return OK
     registers = Registers(cloud, run)
+    said = "not parked"
+    while not (reason := why_not()):
+        if not _is_over(registers, instance):
+            _ask_for_a_person(cloud, clock, registers, run, instance, stay, say)
+            until = clock.now() + stay
+            while not (reason := why_not()) and clock.now() < until:
+                clock.sleep(min(PAUSE, until - clock.now()))
+        if not reason:
+            return _end(cloud, clock, registers, run, instance, beside, say)
+        said = "not parked any more"
+        try:
+            registers.cancel_parking(instance)
+        except CloudError as error:  # hf-aws status and hf-aws up take it for parked, then
+            say(f"the register of the parked machine could not be written: {error}")
+    say(f"{said}: {reason}")
+    return OK
+
+
+def _is_over(registers: Registers, instance: str) -> bool:
+    """An earlier process of this command has waited; what it did then may have failed."""
+    try:
+        return registers.read().parked.get(instance) == END
+    except CloudError:
+        return False
+
+
+def _ask_for_a_person(
+    cloud: Cloud, clock: Clock, registers: Registers, run: str, instance: str, stay: float, say: Say
+) -> None:
     _count(cloud, run, "needs_human", say)
     try:
         registers.park(
@@ -101,23 +129,33 @@ def park(
         f"a person must look: this machine stays for {stay / 60:.0f} min, then the run stops; "
         f"nothing is deleted. hf-aws up {run} goes on with another machine"
     )
-    clock.sleep(stay)
-    reason = why_not()
-    if reason:
-        say(f"not parked any more: {reason}")
+
+
+def _end(
+    cloud: Cloud,
+    clock: Clock,
+    registers: Registers,
+    run: str,
+    instance: str,
+    beside: Callable[[], Group | None],
+    say: Say,
+) -> int:
+    for attempt in range(TRIES):
         try:
-            registers.cancel_parking(instance)
-        except CloudError as error:  # hf-aws status and hf-aws up take it for parked, then
-            say(f"the register of the parked machine could not be written: {error}")
-        return OK
-    try:
-        if not registers.end_parking(instance):
-            say("hf-aws up replaces this machine; the run goes on")
+            if not registers.end_parking(instance):
+                say("hf-aws up replaces this machine; the run goes on")
+                return OK
+            group = beside()
+            if group is None:
+                return _set_to_zero(cloud, clock, run, "park_failed", say, instance)
+            cloud.leave(instance, fewer=group.desired > 1)
+            say(f"another machine of {group.name} trains: this one leaves, and the run goes on")
             return OK
-    except CloudError as error:
-        say(f"whether hf-aws up was called cannot be read: {error}")
-        return RETRY
-    return _set_to_zero(cloud, clock, run, "park_failed", say, instance)
+        except CloudError as error:
+            say(f"AWS does not answer, or refuses: {error}")
+        if attempt < TRIES - 1:
+            clock.sleep(PAUSE)
+    return RETRY
 
 
 def _set_to_zero(cloud: Cloud, clock: Clock, run: str, failed: str, say: Say, instance: str = "") -> int:

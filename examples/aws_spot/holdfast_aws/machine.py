@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast_aws.beacon import beacon, uptime
-from holdfast_aws.cloud import Cloud
+from holdfast_aws.cloud import Cloud, Group
 from holdfast_aws.commands import run
 from holdfast_aws.finish import finish, park
 from holdfast_aws.health import Health, give_up
@@ -134,7 +134,14 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
                 return "the group terminates this machine"
             return f"{TRAINER} trains" if busy(run) else ""
 
-        return park(cloud, clock, settings.run, me.instance, say, why_not=why_not)
+        def beside() -> Group | None:
+            if settings.standby == "never":
+                return None
+            from holdfast_aws.standby import where_another_trains
+
+            return where_another_trains(cloud, settings.run, me.instance)
+
+        return park(cloud, clock, settings.run, me.instance, say, why_not=why_not, beside=beside)
     if command == "sick":
         return give_up(cloud, settings, me.instance, run, say)
     if command == "lead-snapshot":

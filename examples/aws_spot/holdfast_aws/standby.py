@@ -205,6 +205,20 @@ def mark(cloud: Cloud, run: str, instance: str, what: str) -> None:
     cloud.put_once(f"/holdfast/{run}/crew/{instance}/{what}", "1")
 
 
+def where_another_trains(cloud: Cloud, run: str, me: str) -> Group | None:
+    """My group, if another machine of it has its turn, and I have not. For `hf park`."""
+    group = next((group for group in cloud.groups(run) if me in group.members), None)
+    if group is None:
+        return None
+    marks = cloud.marks(run, sorted(group.members))
+    turn = {
+        name
+        for name, state in group.members.items()
+        if state.startswith(REMAINS) and BEGAN in marks[name] and OVER not in marks[name]
+    }
+    return group if turn and me not in turn else None
+
+
 class Gate:
     """The end of `hf home up`: 0 when this machine's trainer may start; 75 when it waits for too long, or never may."""
 
