@@ -241,6 +241,20 @@ def test_verify_judges_the_newest_checkpoint(tmp_path: Path) -> None:
         assert stop.value.code == expected
 
 
+def test_verify_has_the_time_that_a_cold_volume_takes(tmp_path: Path) -> None:
+    directory, limits = tmp_path / "run", list[float]()
+    directory.mkdir()
+    with (directory / "step-000000000007-a0001.h5").open("wb") as file:
+        file.truncate(300 << 30)
+
+    def runner(_: Sequence[str], limit: float) -> Done:
+        limits.append(limit)
+        return Done(0, "")
+
+    LinuxHost(Settings("r1", mount=tmp_path, run_dirs=(directory,)), "i-1", runner).verify()
+    assert limits[0] > 300 * 2**30 / 60e6 * 2
+
+
 def test_verify_wants_every_run_of_a_sweep(tmp_path: Path) -> None:
     directories = tuple(tmp_path / name for name in ("run-0", "run-1"))
     for directory in directories:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fake_cloud import Times
 from lab import READS, RUN, A, B, C, Lab
@@ -9,6 +11,7 @@ from lab import READS, RUN, A, B, C, Lab
 from holdfast_aws import cloud as aws
 from holdfast_aws.cloud import CloudError
 from holdfast_aws.registers import path_of
+from holdfast_aws.stop import StopError
 
 
 def moved(lab: Lab) -> None:
@@ -366,6 +369,45 @@ def test_copy_that_does_not_verify_is_never_committed() -> None:
     assert "does not verify" in lab.said[-1]
     assert lab.book().current.volume == source  # type: ignore[union-attr]
     assert lab.book().open is None
+
+
+def test_a_move_that_takes_long_is_taken_up_and_not_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends in the middle of it: systemd's limit, a verify that is slow, a reboot."""
+    lab = Lab()
+    moved(lab)
+    machine, slow = lab.machine(B), [1, 2]
+    real = machine.host.verify
+
+    def verify() -> str:
+        if slow:
+            slow.pop()
+            raise StopError(75, "holdfast did not end within 3600 s")
+        return real()
+
+    monkeypatch.setattr(machine.host, "verify", verify)
+    assert [machine.boot(), machine.boot(), machine.boot()] == [75, 75, 0]
+    assert (len(lab.double.all_volumes), len(lab.double.all_snapshots)) == (2, 1)
+    current = lab.book().current
+    assert current is not None
+    assert (current.number, current.zone) == (2, B)
+
+
+@pytest.mark.parametrize("after", ["snapshot", "create_volume", "attach"])
+def test_a_process_that_is_killed_in_a_move_makes_nothing_twice(after: str) -> None:
+    lab = Lab()
+    moved(lab)
+    machine = lab.machine(B)
+    machine.kill_after = after
+    assert machine.boot() is None
+    machine.kill_after = None
+    assert machine.boot() == 0
+    assert (len(lab.double.all_volumes), len(lab.double.all_snapshots)) == (2, 1)
+
+
+def test_the_volumes_unit_has_no_limit_of_its_own() -> None:
+    """A snapshot of 1 TB alone may take six hours: Limits."""
+    unit = (Path(aws.__file__).parents[1] / "units/holdfast-volume.service").read_text()
+    assert "TimeoutStartSec=infinity" in unit
 
 
 def test_volume_that_is_gone_is_for_a_person_and_names_the_snapshot() -> None:

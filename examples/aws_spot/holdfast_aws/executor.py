@@ -132,6 +132,7 @@ class Executor:
             if tagged:  # a machine that began meanwhile writes its claim before it makes a volume
                 book = self._call(self._registers.read)
         self._forget_ended_move(book)
+        self._take_up_move(book)
         current, move = book.current, book.open
         volume = None
         plugged: tuple[Volume, ...] = ()
@@ -194,6 +195,20 @@ class Executor:
     def _forget_ended_move(self, book: Book) -> None:
         if self._move is not None and (book.open is None or book.open.number != self._move.generation):
             self._move = None
+
+    def _take_up_move(self, book: Book) -> None:
+        """What an earlier process of this machine began: the registers name what it has made. Nobody has had the
+        source since then without ending the move first.
+        """
+        current, move = book.current, book.open
+        if self._move is not None or current is None or move is None or move.claimed_by != self._me.instance:
+            return
+        made = {name.split("-")[0]: name for name, of in book.made.items() if of == move.number}
+        if "snap" in made:
+            source, now = str(current.volume), self._clock.now() - self._began
+            snapshot = aws.Snapshot(made["snap"], source, "pending")
+            copy = Volume(made["vol"], self._me.zone, "creating") if "vol" in made else None
+            self._move = w.Move(move.number, source, now, snapshot, copy, volume_asked=now)
 
     def _current(self, volume_id: str) -> Volume | None:
         try:

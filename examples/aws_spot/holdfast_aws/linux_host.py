@@ -15,6 +15,9 @@ from holdfast_aws.settings import Settings
 from holdfast_aws.stop import HUMAN, RETRY, StopError
 from holdfast_aws.world import Lease, Mounted
 
+VERIFY = 3600.0  # seconds, and those that the checkpoint takes at …
+SLOWEST = 10e6  # bytes a second
+
 
 class LinuxHost:
     """Implements host.Host."""
@@ -58,7 +61,9 @@ class LinuxHost:
                 if held_checkpoints(directory):
                     return f"{directory.name} speaks of checkpoints, but there is none"
                 continue
-            done = self._run(["holdfast", "verify", str(files[0])], 3600)
+            # A volume from a snapshot is filled from S3 as it is read.
+            limit = VERIFY + files[0].stat().st_size / SLOWEST
+            done = self._run(["holdfast", "verify", str(files[0])], limit)
             if done.code in (MISSING, TOO_LONG):
                 raise StopError(RETRY if done.code == TOO_LONG else HUMAN, f"holdfast verify: {done.out}")
             if done.code != 0:
