@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 from holdfast_aws import device, filesystem, lease
-from holdfast_aws.commands import MISSING, TOO_LONG, Runner, run
+from holdfast_aws.commands import MISSING, Runner, run
 from holdfast_aws.run_state import checkpoints, held_checkpoints
 from holdfast_aws.settings import Settings
 from holdfast_aws.stop import HUMAN, RETRY, StopError
 from holdfast_aws.world import Lease, Mounted
 
+BAD = (1, 2)  # what `holdfast verify` says of a checkpoint: damaged, or not to be read
 VERIFY = 3600.0  # seconds, and those that the checkpoint takes at …
 SLOWEST = 10e6  # bytes a second
 
@@ -64,8 +65,10 @@ class LinuxHost:
             # A volume from a snapshot is filled from S3 as it is read.
             limit = VERIFY + files[0].stat().st_size / SLOWEST
             done = self._run(["holdfast", "verify", str(files[0])], limit)
-            if done.code in (MISSING, TOO_LONG):
-                raise StopError(RETRY if done.code == TOO_LONG else HUMAN, f"holdfast verify: {done.out}")
+            if done.code not in (0, *BAD):  # it has not judged: Docker, a signal, too little memory
+                raise StopError(
+                    HUMAN if done.code == MISSING else RETRY, f"holdfast verify: {done.out or done.code}"
+                )
             if done.code != 0:
                 last = done.out.splitlines()[-1:] or [f"code {done.code}"]
                 return f"{directory.name}/{files[0].name}: {last[0]}"
