@@ -78,6 +78,8 @@ def one_machine(lab: Lab, chance: random.Random, zone: str) -> None:
 def service(lab: Lab, machine: Machine) -> None:
     """The two units: the volume, then the trainer."""
     while (code := machine.executor().up()) != 0:
+        if code == 78 and lab.said[-1].endswith("another would, too"):
+            return  # parked: so many of its moves have failed
         assert code == 75, lab.said[-1]
         lab.turns.sleep(5)
     machine.write()

@@ -222,6 +222,20 @@ def test_create_volume_that_fails_cancels_the_move() -> None:
     assert lab.settle(B).host.content().step == 7
 
 
+def test_a_move_that_fails_again_and_again_is_for_a_person() -> None:
+    """Else snapshots and registers without end, and SSM takes 10,000 of all runs together."""
+    lab = Lab()
+    moved(lab)
+    lab.double.volume_limit = 1
+    machine = lab.machine(B)
+    assert [machine.boot() for _ in range(5)] == [75, 75, 75, 75, 78]
+    assert "VolumeLimitExceeded" in lab.said[-1]
+    assert len(lab.double.all_snapshots) == 5
+    machine.lose()
+    lab.double.volume_limit = 100
+    assert lab.machine(B).boot() == 0, "another machine tries anew"
+
+
 def test_a_device_that_cannot_be_read_is_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not an exception, which systemd would try again for ever."""
     lab = Lab()

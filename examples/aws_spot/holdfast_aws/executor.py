@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 POLL = 5.0  # seconds
 TRIES = 5
+MOVES = 5  # of one machine that fail one after the other, before a person must look
 NOT_YET = ("VolumeInUse", "IncorrectState", "IncorrectInstanceState", "InvalidVolume.NotFound")
 DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 
@@ -60,6 +61,7 @@ class Executor:
         self._device_since: float | None = None
         self._lease_since: float | None = None
         self._devices_taken = 0
+        self._failed_moves = 0
         self._told = ""
 
     def up(self) -> int:
@@ -133,6 +135,7 @@ class Executor:
                 book = self._call(self._registers.read)
         self._forget_ended_move(book)
         self._take_up_move(book)
+        self._failed_moves = book.failed_moves(me.instance)
         current, move = book.current, book.open
         volume = None
         plugged: tuple[Volume, ...] = ()
@@ -295,7 +298,7 @@ class Executor:
         self._say(f"cancelling generation {action.generation}: {action.why}")
         self._call(lambda: self._registers.cancel(action.generation, self._me.instance))
         if action.then is not None:
-            raise StopError(action.then.code, action.then.message)
+            raise self._stop_of_move(action.then.code, action.then.message)
 
     @_do.register
     def _(self, action: w.TakeSnapshot) -> None:
@@ -422,6 +425,12 @@ class Executor:
                 self._call(lambda: self._registers.cancel(generation, self._me.instance))
             except StopError as stop:  # the next process of this machine will
                 self._say(stop.message)
+        return self._stop_of_move(code, message)
+
+    def _stop_of_move(self, code: int, message: str) -> StopError:
+        """Each try leaves a snapshot and registers, and this machine is paid for."""
+        if self._move is not None and self._failed_moves >= MOVES - 1:
+            return StopError(HUMAN, f"{message}; so ended {MOVES} moves in a row: another would, too")
         return StopError(code, message)
 
     def _detach(self, volume: str) -> None:

@@ -94,6 +94,15 @@ class Book:
         newest = self.generations.get(self.top)
         return newest if newest is not None and newest.open else None
 
+    def failed_moves(self, instance: str) -> int:
+        """Of this machine, one after the other, since the newest commit."""
+        failed = 0
+        for _, move in sorted(self.generations.items(), reverse=True):
+            if not move.open and not move.claimed_by == move.cancelled_by == instance:
+                break
+            failed += not move.open
+        return failed
+
 
 def path_of(run: str) -> str:
     return f"/holdfast/{run}"
