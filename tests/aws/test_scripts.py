@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import lzma
 import os
 import re
 import shutil
@@ -304,6 +308,29 @@ def test_setup_installs_rclone_on_the_machine(bench: Bench) -> None:
     done = bench.run("machine/hf-setup", HF_GPU="0", HF_S3=S3, PATH=str(bench.bin))
     assert done.returncode == 0, done.stderr
     assert "apt-get -qq install -y rclone" in bench.calls()
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_machine_whose_package_was_changed_asks_to_be_replaced(bench: Bench, right: bool) -> None:
+    """`hf-aws up` was called between its launch and this moment, and `hf sick` is in that package."""
+    packed = base64.b64encode(lzma.compress(json.dumps({"one": "1"}).encode()))
+    digest = hashlib.sha256(base64.b64decode(packed)).hexdigest()
+    (bench.root / "boto3.py").write_text(f"""
+class client:
+    def __init__(self, service): pass
+    def get_paginator(self, _): return self
+    def paginate(self, **_): return [{{"Parameters": [{{"Name": "0", "Value": {packed.decode()!r}}}]}}]
+    def set_instance_health(self, **asked): open({str(bench.log)!r}, "a").write(str(asked) + chr(10))
+""")
+    bench.double("cloud-init", "echo i-1")
+    place = bench.home / "holdfast_aws"
+    bench.planted = ("/opt/holdfast/holdfast_aws", str(place))
+    done = bench.run(
+        "machine/fetch-kit", HF_RUN="r1", HF_KIT=digest if right else "0", PYTHONPATH=str(bench.root)
+    )
+    assert (done.returncode == 0) == right == place.exists(), done.stderr
+    asked = {"InstanceId": "i-1", "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+    assert (str(asked) in bench.calls()) != right
 
 
 def test_setup_makes_the_array_before_the_image(bench: Bench) -> None:
