@@ -360,6 +360,39 @@ def test_status_of_a_silent_machine_is_no_success(lab: Lab, monkeypatch: pytest.
     assert look.status(lab.another(), "r1").code == 75
 
 
+@pytest.mark.parametrize(("minutes", "code"), [(10, 0), (60, 75)])
+def test_status_of_a_machine_that_waits_is_no_success(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, minutes: int, code: int
+) -> None:
+    """For its volume, for S3, or for another machine; it is paid for."""
+    launch.up(lab.account, lab.plan())
+    (machine,) = lab.account.machines("r1")
+    lab.clock[0] = machine["LaunchTime"].timestamp() + 60 * minutes
+    told = {"t": int(lab.clock[0]) - 20, "runs": [{"dir": "run"}]}
+    monkeypatch.setattr(look, "console", lambda *_: f"holdfast-status {json.dumps(told)}")
+    answer = look.status(lab.another(), "r1")
+    assert answer.code == code
+    assert ("no training has begun" in "\n".join(answer.lines)) == bool(code)
+
+
+def test_status_hears_the_machine_that_trains_and_not_its_standby(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch.up(lab.account, lab.plan())
+    lab.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="holdfast-r1-spot", MaxSize=2)
+    lab.client("autoscaling").set_desired_capacity(AutoScalingGroupName="holdfast-r1-spot", DesiredCapacity=2)
+    first, second = (machine["InstanceId"] for machine in lab.account.machines("r1"))
+    now = int(lab.clock[0])
+    words = {
+        first: {"t": now - 20, "runs": [{"dir": "run", "phase": "running", "step": 7}]},
+        second: {"t": now - 1, "runs": [{"dir": "run"}]},
+    }
+    monkeypatch.setattr(look, "console", lambda _, name: f"holdfast-status {json.dumps(words[name])}")
+    answer = look.status(lab.another(), "r1")
+    assert answer.code == 0
+    assert answer.data["progress"]["machine"] == first
+
+
 def test_status_counts_what_lies_in_ebs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timezone
 

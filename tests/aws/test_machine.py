@@ -17,6 +17,7 @@ from virtual import VirtualClock
 from holdfast_aws import machine
 from holdfast_aws.commands import Done, run
 
+NOW = 1_800_000_000.0
 KIT = Path(__file__).resolve().parents[2] / "examples" / "aws_spot"
 
 
@@ -62,6 +63,24 @@ def test_the_exit_code_is_said() -> None:
     assert machine._exit_code(["finish", "--exit-code", "0"]) == 0
     assert machine._exit_code(["finish"]) is None
     assert machine._exit_code(["finish", "--exit-code", "TERM"]) is None
+
+
+def test_a_machine_that_waits_for_its_volume_does_not_wait_for_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    since = tmp_path / "run/since"
+    hour = 3600.0
+    assert [machine.not_for_ever(75, NOW + hours * hour, since) for hours in (0, 1, 2.9, 3.1)] == [
+        75,
+        75,
+        75,
+        78,
+    ]
+    assert "3.1 h, paid for" in capsys.readouterr().err
+    assert machine.not_for_ever(75, NOW + 4 * hour, since) == 75, "a person has started it again"
+    assert machine.not_for_ever(0, NOW + 5 * hour, since) == 0
+    assert machine.not_for_ever(75, NOW + 9 * hour, since) == 75
+    assert machine.not_for_ever(78, NOW + 9 * hour, since) == 78
 
 
 def test_sick_reports_this_instance(aws: StrictAws, service: Service) -> None:  # noqa: F811

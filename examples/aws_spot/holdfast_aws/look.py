@@ -16,6 +16,7 @@ from holdfast_aws.registers import TRAINS, UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
 SILENT = 300  # seconds without a word of a machine that trains
+BEGINS = 2700  # seconds from a machine's launch until a training has begun on it
 
 
 def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> Answer:
@@ -46,10 +47,19 @@ def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> 
     ]
     wanted = sum(group["DesiredCapacity"] for group in groups)
     silent = bool(running) and (progress is None or progress["age_s"] > SILENT)
-    code = LATER if wanted and (not running or silent) else OK
+    data["waits"] = _waits(account, running, progress)
+    code = LATER if wanted and (not running or silent or data["waits"]) else OK
     if data["parked"]:
         code = HUMAN
     return Answer(data, _lines(data, wanted), code)
+
+
+def _waits(account: Account, running: list[dict[str, Any]], progress: dict[str, Any] | None) -> int:
+    """Seconds since the machine that tells was launched, when no training has begun on it for too long; 0 otherwise."""
+    if progress is None or any("phase" in one for one in progress["runs"]):
+        return 0
+    up = max(account.now() - machine["since"] for machine in running if machine["id"] == progress["machine"])
+    return round(up) if up > BEGINS else 0
 
 
 def _book(account: Account, run: str) -> Book:
@@ -109,12 +119,16 @@ def _move(book: Book) -> dict[str, Any] | None:
 
 
 def _progress(account: Account, running: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The newest word of any machine."""
+    """The newest word of any machine; of one that trains, if there is one, and not of its standby."""
+
+    def order(told: dict[str, Any]) -> tuple[bool, int]:
+        return any("phase" in one for one in told["runs"]), told["t"]
+
     newest: dict[str, Any] | None = None
     for machine in running:
         for text in console(account, machine["id"]).splitlines():
             told = _status_line(text)
-            if told is not None and (newest is None or told["t"] >= newest["t"]):
+            if told is not None and (newest is None or order(told) >= order(newest)):
                 newest = {**told, "machine": machine["id"]}
     if newest is not None:
         newest["age_s"] = max(0, round(account.now() - newest["t"]))
@@ -297,6 +311,11 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
     if data["move"]:
         lines.append(f"  move      generation {data['move']['generation']} by {data['move']['by']}")
     lines += _progress_lines(data["progress"])
+    if data["waits"]:
+        lines.append(
+            f"  waits     no training has begun {data['waits'] / 60:.0f} min after the machine's launch: hf-aws logs "
+            f"{data['run']}"
+        )
     lines.append(cost_line(data["cost"]))
     ebs = data["kept"]
     if ebs["volumes"] or ebs["snapshots"]:

@@ -30,9 +30,11 @@ from holdfast_aws.health import Health, give_up
 from holdfast_aws.metadata import Metadata
 from holdfast_aws.services import TRAINER, busy, leaving
 from holdfast_aws.settings import Settings, from_environment
-from holdfast_aws.stop import OK, StopError
+from holdfast_aws.stop import HUMAN, OK, RETRY, StopError
 
 WRONG_USE = 64
+WAIT = 3 * 3600.0  # seconds that `hf volume up` may end with 75
+WAITS = Path("/run/holdfast/waits-for-volume")
 
 
 class SteadyClock:
@@ -100,7 +102,8 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         from holdfast_aws.linux_host import LinuxHost
 
         executor = Executor(cloud, LinuxHost(settings, me.instance), clock, settings, me, say=say)
-        return {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
+        code = {"up": executor.up, "down": executor.down, "status": executor.status}[words[1]]()
+        return not_for_ever(code, time.time()) if words[1] == "up" else code
     if command == "home up":
         from holdfast_aws.home import home_up
 
@@ -150,6 +153,28 @@ def _carry_out(command: str, words: Sequence[str], settings: Settings, clock: St
         return lead_snapshot(cloud, clock, settings.run, me.instance, say)
     say(f"unknown command {command!r} (hf --help)")
     return WRONG_USE
+
+
+def not_for_ever(code: int, now: float, since: Path = WAITS) -> int:
+    """75 becomes 78 when all tries have ended so for `WAIT`: the machine is paid for, and nobody is told.
+
+    `since`: a file that is as old as the first of them.
+    """
+    if code != RETRY:
+        since.unlink(missing_ok=True)
+        return code
+    if not since.exists():
+        since.parent.mkdir(parents=True, exist_ok=True)
+        since.touch()
+        os.utime(since, (now, now))
+    waited = now - since.stat().st_mtime
+    if waited < WAIT:
+        return RETRY
+    since.unlink()
+    say(
+        f"this machine has waited for the run's volume for {waited / 3600:.1f} h, paid for: a person must look"
+    )
+    return HUMAN
 
 
 def _aws(region: str) -> Cloud:
