@@ -77,6 +77,13 @@ def test_status_ignores_torn_lines(text: str) -> None:
     assert _status_line(text) is None
 
 
+def test_a_start_that_hangs_shows_in_the_line(run_dir: Path) -> None:
+    ledger = run_dir / "ledger-a0003.jsonl"
+    ledger.write_text(json.dumps({"event": "end", "up_ms": 9000, "t": (NOW - 7 * 86400) * 1000}) + "\n")
+    (one,) = json.loads(line(NOW, [run_dir]).removeprefix(MARK))["runs"]
+    assert one["silent_s"] == 7 * 86400
+
+
 def test_line_of_a_run_that_has_not_begun(tmp_path: Path) -> None:
     assert json.loads(line(NOW, [tmp_path / "run"]).removeprefix(MARK))["runs"] == [{"dir": "run"}]
 

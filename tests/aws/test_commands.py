@@ -360,19 +360,26 @@ def test_status_of_a_silent_machine_is_no_success(lab: Lab, monkeypatch: pytest.
     assert look.status(lab.another(), "r1").code == 75
 
 
-@pytest.mark.parametrize(("minutes", "code"), [(10, 0), (60, 75)])
+BEFORE = {"phase": "interrupted", "step": 7}  # of the attempt that was the last one
+
+
+@pytest.mark.parametrize(
+    ("minutes", "word", "code"),
+    [(10, {}, 0), (60, {}, 75), (10, {**BEFORE, "silent_s": 9000}, 0), (60, {**BEFORE, "silent_s": 9000}, 75),
+     (60, {**BEFORE, "silent_s": 9}, 0)],
+)  # fmt: skip
 def test_status_of_a_machine_that_waits_is_no_success(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, minutes: int, code: int
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, minutes: int, word: dict[str, Any], code: int
 ) -> None:
-    """For its volume, for S3, or for another machine; it is paid for."""
+    """For its volume, for S3, for another machine, or in a start that hangs; it is paid for."""
     launch.up(lab.account, lab.plan())
     (machine,) = lab.account.machines("r1")
     lab.clock[0] = machine["LaunchTime"].timestamp() + 60 * minutes
-    told = {"t": int(lab.clock[0]) - 20, "runs": [{"dir": "run"}]}
+    told = {"t": int(lab.clock[0]) - 20, "runs": [{"dir": "run", **word}]}
     monkeypatch.setattr(look, "console", lambda *_: f"holdfast-status {json.dumps(told)}")
     answer = look.status(lab.another(), "r1")
     assert answer.code == code
-    assert ("no training has begun" in "\n".join(answer.lines)) == bool(code)
+    assert ("no training tells anything" in "\n".join(answer.lines)) == bool(code)
 
 
 def test_status_hears_the_machine_that_trains_and_not_its_standby(

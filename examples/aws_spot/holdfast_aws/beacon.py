@@ -18,6 +18,7 @@ from holdfast_aws.cloud import Clock, Cloud, CloudError
 from holdfast_aws.registers import Registers
 from holdfast_aws.run_state import checkpoints, ledger, newest_attempt, read_home, read_state
 from holdfast_aws.stop import OK, RETRY
+from holdfast_aws.worker import read_progress
 
 MARK = "holdfast-status "
 TAIL = 64 << 10  # bytes of the ledger
@@ -38,6 +39,9 @@ def _of(now: float, directory: Path) -> dict[str, object]:
         told.update(
             attempt=state.attempt, phase=state.phase, step=state.step, durable_step=state.durable_step
         )
+    sign = read_progress(directory).told
+    if sign is not None:
+        told["silent_s"] = round(now - sign)
     newest = checkpoints(directory)[:1]
     if newest:
         told["durable_age_s"] = round(now - newest[0].stat().st_mtime)

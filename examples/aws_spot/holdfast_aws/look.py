@@ -16,7 +16,7 @@ from holdfast_aws.registers import TRAINS, UP, Book, parse, path_of
 from holdfast_aws.stop import StopError
 
 SILENT = 300  # seconds without a word of a machine that trains
-BEGINS = 2700  # seconds from a machine's launch until a training has begun on it
+BEGINS = 2700  # seconds of a machine without a word of a training: it waits, or a start hangs
 
 
 def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> Answer:
@@ -55,11 +55,13 @@ def status(account: Account, run: str, prices: Mapping[str, Price] = PRICES) -> 
 
 
 def _waits(account: Account, running: list[dict[str, Any]], progress: dict[str, Any] | None) -> int:
-    """Seconds since the machine that tells was launched, when no training has begun on it for too long; 0 otherwise."""
-    if progress is None or any("phase" in one for one in progress["runs"]):
+    """Seconds without a word of a training, on a machine that is as old, when they are too many; 0 otherwise."""
+    if progress is None:
         return 0
     up = max(account.now() - machine["since"] for machine in running if machine["id"] == progress["machine"])
-    return round(up) if up > BEGINS else 0
+    told = [one.get("silent_s", 0 if "phase" in one else up) for one in progress["runs"]]
+    silent = round(min(up, *told)) if told else round(up)
+    return silent if silent > BEGINS else 0
 
 
 def _book(account: Account, run: str) -> Book:
@@ -313,8 +315,8 @@ def _lines(data: dict[str, Any], wanted: int) -> list[str]:
     lines += _progress_lines(data["progress"])
     if data["waits"]:
         lines.append(
-            f"  waits     no training has begun {data['waits'] / 60:.0f} min after the machine's launch: hf-aws logs "
-            f"{data['run']}"
+            f"  waits     no training tells anything for {data['waits'] / 60:.0f} min, though a machine is paid for: "
+            f"hf-aws logs {data['run']}"
         )
     lines.append(cost_line(data["cost"]))
     ebs = data["kept"]
