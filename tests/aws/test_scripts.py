@@ -514,8 +514,12 @@ def test_nodes_wait_for_all_and_not_for_ever() -> None:
 
     clock = Clock()
     assert wait_for_all(lambda: NODES if clock.time > 60 else NODES[:2], clock, "i-b", 3)[3] == "1"
+    begin = clock.now()
     with pytest.raises(StopError, match="2 of 3 nodes"):
         wait_for_all(lambda: NODES[:2], clock, "i-b", 3)
+    supervisor = (KIT.parents[1] / "lib/holdfast/cli/supervise/supervisor.cc").read_text()
+    (minutes,) = re.findall(r"kLongLife = (\d+)min;", supervisor)
+    assert clock.now() - begin < 60 * int(minutes) / 1.5, "supervise would take the wait for progress"
 
 
 def test_node_joins_by_holdfast_launch(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from holdfast_aws.stop import RETRY, StopError
 
 PORT = 29500
 POLL = 5.0  # seconds
-WAIT = 1800.0
+WAIT = 600.0  # `holdfast supervise` takes a life of 20 min for progress, and would try for ever
 
 
 @dataclass(frozen=True)
