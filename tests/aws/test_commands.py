@@ -48,14 +48,16 @@ def test_up_again_does_not_start_a_second_machine(lab: Lab) -> None:
     assert "UpdateStack" in lab.calls
 
 
-def test_up_while_on_demand_trains_leaves_spot_alone(lab: Lab) -> None:
+def test_up_while_on_demand_trains_asks_for_spot_again(lab: Lab) -> None:
+    """Its machine was parked. The alarms look at that group, and let on-demand go once it has a machine."""
     plan = lab.plan(fallback_minutes=20)
     launch.up(lab.account, plan)
     scaling = lab.client("autoscaling")
     scaling.set_desired_capacity(AutoScalingGroupName="holdfast-r1-spot", DesiredCapacity=0)
     scaling.set_desired_capacity(AutoScalingGroupName="holdfast-r1-on-demand", DesiredCapacity=1)
     launch.up(lab.another(), plan)
-    assert group(lab)["DesiredCapacity"] == 0
+    assert group(lab)["DesiredCapacity"] == 1
+    assert group(lab, "holdfast-r1-on-demand")["DesiredCapacity"] == 1
 
 
 def test_up_with_a_limit_ends_all_groups_twice(lab: Lab) -> None:

@@ -173,7 +173,9 @@ def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
         _lift_limit(account, name)
         if max_hours:
             _limit(account, name, max_hours)
-    if not any(group["DesiredCapacity"] for group in groups):
+    # Also beside on-demand, which has it while spot has none: without a wish for spot it would never be let go.
+    first = [group for group in groups if group["AutoScalingGroupName"] == plan.groups[0]]
+    if not any(group["DesiredCapacity"] for group in first):
         account.change(
             f"ask for {plan.nodes} machine{'s' if plan.nodes > 1 else ''}",
             "autoscaling",
