@@ -60,13 +60,53 @@ def test_up_while_on_demand_trains_asks_for_spot_again(lab: Lab) -> None:
     assert group(lab, "holdfast-r1-on-demand")["DesiredCapacity"] == 1
 
 
-def test_up_with_a_limit_ends_all_groups_twice(lab: Lab) -> None:
-    launch.up(lab.account, lab.plan(fallback_minutes=20), max_hours=5)
-    assert lab.calls.count("PutScheduledUpdateGroupAction") == 4  # moto keeps one a name, whatever the group
-    actions = lab.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"]
-    assert {action["DesiredCapacity"] for action in actions} == {0}
-    launch.up(lab.another(), lab.plan(fallback_minutes=20))
-    assert lab.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"] == []
+def limits(lab: Lab) -> list[Any]:
+    found = lab.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    return [
+        (one["DesiredCapacity"], one["MaxSize"], one["StartTime"].timestamp() - lab.clock[0]) for one in found
+    ]
+
+
+def test_up_with_a_limit_ends_all_groups(lab: Lab) -> None:
+    plan = lab.plan(fallback_minutes=20)
+    launch.up(lab.account, plan, max_hours=5)
+    assert lab.calls.count("PutScheduledUpdateGroupAction") == 2  # moto keeps one a name, whatever the group
+    assert {limit[:2] for limit in limits(lab)} == {(0, 0)}, "no alarm and no machine may ask for more"
+    # What AWS does then.
+    for name in plan.groups:
+        lab.client("autoscaling").update_auto_scaling_group(
+            AutoScalingGroupName=name, MaxSize=0, DesiredCapacity=0
+        )
+    launch.up(lab.another(), plan)
+    assert (group(lab)["MaxSize"], group(lab)["DesiredCapacity"]) == (1, 1)
+    assert group(lab, "holdfast-r1-on-demand")["MaxSize"] == 1
+
+
+def test_up_keeps_a_limit_unless_it_is_told(lab: Lab) -> None:
+    """Whatever parks a machine says: hf-aws up goes on."""
+    launch.up(lab.account, lab.plan(), max_hours=5)
+    launch.up(lab.another(), lab.plan())
+    assert [round(limit[2]) for limit in limits(lab)] == [5 * 3600]
+    launch.up(lab.another(), lab.plan(), max_hours=9)
+    assert [round(limit[2]) for limit in limits(lab)] == [9 * 3600]
+    launch.up(lab.another(), lab.plan(), max_hours=0)
+    assert limits(lab) == []
+
+
+def test_a_limit_is_never_taken_away_for_a_new_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.up(lab.account, lab.plan(), max_hours=5)
+    account = lab.another()
+    real = account.change
+
+    def throttled(what: str, service: str, operation: str, **words: Any) -> Any:
+        if operation == "put_scheduled_update_group_action":
+            raise CommandError(75, "Throttling")
+        return real(what, service, operation, **words)
+
+    monkeypatch.setattr(account, "change", throttled)
+    with pytest.raises(CommandError):
+        launch.up(account, lab.plan(), max_hours=9)
+    assert len(limits(lab)) == 1
 
 
 def test_up_where_nothing_offers_the_machines_creates_nothing(lab: Lab) -> None:

@@ -85,7 +85,11 @@ def _options(words: list[str]) -> tuple[argparse.Namespace, tuple[str, ...]]:
     )
     _plan_options(up)
     up.add_argument("--no-check", action="store_true", help="do not look first")
-    up.add_argument("--max-hours", type=float, default=0, help="then the run stops, all kept (0: never)")
+    up.add_argument(
+        "--max-hours",
+        type=float,
+        help="then the run stops, all kept (0: never; left out: as it was said before)",
+    )
     status = add("status", "where the run is, what it has cost, how much work is at risk", _status)
     _prices_option(status)
     logs = add("logs", "the last lines of the machine's console", _logs)

@@ -13,7 +13,7 @@ from holdfast_aws.cloud import RUN_TAG
 from holdfast_aws.plan import LaunchPlan, stack_of
 from holdfast_aws.registers import END, TRAINS, UP, Book, parking, parse, path_of
 from holdfast_aws.stop import StopError
-from holdfast_aws.template import template
+from holdfast_aws.template import most_of, template
 
 BODY_LIMIT = 51200  # bytes of a template that comes without a bucket
 POLL = 5.0  # seconds
@@ -28,7 +28,8 @@ def body(plan: LaunchPlan) -> str:
     return text
 
 
-def up(account: Account, plan: LaunchPlan, max_hours: float = 0) -> Answer:
+def up(account: Account, plan: LaunchPlan, max_hours: float | None = None) -> Answer:
+    """`max_hours`: None leaves a limit that is still to come; 0 forgets it."""
     plan = ready(account, plan)
     bucket.must_fit(plan, _book(account, plan.run), account.volumes(plan.run))
     if plan.in_s3:
@@ -149,7 +150,7 @@ def _wait_until_ended(account: Account, run: str, ending: set[str]) -> None:
         account.sleep(POLL)
 
 
-def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
+def _start(account: Account, plan: LaunchPlan, max_hours: float | None) -> None:
     groups = account.groups(plan.run)
     for name in plan.groups:
         # It would end a healthy machine for the sake of even zones; CloudFormation cannot say so.
@@ -170,9 +171,18 @@ def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
                 AutoScalingGroupName=name,
                 ScalingProcesses=["AlarmNotification"],
             )
-        _lift_limit(account, name)
         if max_hours:
             _limit(account, name, max_hours)
+        _lift_limit(account, name, "max-hours-1" if max_hours == 0 else "max-hours-2")
+        most = most_of(plan, spot=name == plan.groups[0])
+        if any(group["MaxSize"] != most for group in mine):
+            account.change(
+                f"let {name} have machines again",
+                "autoscaling",
+                "update_auto_scaling_group",
+                AutoScalingGroupName=name,
+                MaxSize=most,
+            )
     # Also beside on-demand, which has it while spot has none: without a wish for spot it would never be let go.
     first = [group for group in groups if group["AutoScalingGroupName"] == plan.groups[0]]
     if not any(group["DesiredCapacity"] for group in first):
@@ -186,12 +196,12 @@ def _start(account: Account, plan: LaunchPlan, max_hours: float) -> None:
         )
 
 
-def _lift_limit(account: Account, group: str) -> None:
-    """Each `up` sets its own limit, or none."""
+def _lift_limit(account: Account, group: str, since: str) -> None:
+    """From this name on: the second one is that of an older version of the kit."""
     for action in account.pages(
         "autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions", AutoScalingGroupName=group
     ):
-        if action["ScheduledActionName"].startswith("max-hours-"):
+        if since <= action["ScheduledActionName"] <= "max-hours-2":
             account.change(
                 f"forget the limit of {group}",
                 "autoscaling",
@@ -202,20 +212,20 @@ def _lift_limit(account: Account, group: str) -> None:
 
 
 def _limit(account: Account, group: str, hours: float) -> None:
-    """At that time AWS itself sets the group to 0, twice: an alarm may have acted in between. The run can go on."""
-    for number in (1, 2):
-        at = datetime.fromtimestamp(account.now(), timezone.utc) + timedelta(
-            hours=hours, minutes=5 * (number - 1)
-        )
-        account.change(
-            f"end {group} at {at:%Y-%m-%d %H:%M} UTC",
-            "autoscaling",
-            "put_scheduled_update_group_action",
-            AutoScalingGroupName=group,
-            ScheduledActionName=f"max-hours-{number}",
-            StartTime=at,
-            DesiredCapacity=0,
-        )
+    """At that time AWS itself ends the group. It takes no machine then, whatever an alarm or a machine asks for; `up`
+    gives it room again. A limit that was there is replaced.
+    """
+    at = datetime.fromtimestamp(account.now(), timezone.utc) + timedelta(hours=hours)
+    account.change(
+        f"end {group} at {at:%Y-%m-%d %H:%M} UTC",
+        "autoscaling",
+        "put_scheduled_update_group_action",
+        AutoScalingGroupName=group,
+        ScheduledActionName="max-hours-1",
+        StartTime=at,
+        MaxSize=0,
+        DesiredCapacity=0,
+    )
 
 
 def with_network(account: Account, plan: LaunchPlan) -> LaunchPlan:

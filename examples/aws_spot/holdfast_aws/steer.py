@@ -68,7 +68,9 @@ def mode(account: Account, run: str, kind: str, *, now: bool = False) -> Answer:
     mixed: dict[str, Any] = copy.deepcopy(group["MixedInstancesPolicy"])
     # A launch template by name and by id at once is refused.
     mixed["LaunchTemplate"]["LaunchTemplateSpecification"].pop("LaunchTemplateName", None)
-    mixed["InstancesDistribution"]["OnDemandBaseCapacity"] = group["MaxSize"] if kind == "on-demand" else 0
+    mixed["InstancesDistribution"]["OnDemandBaseCapacity"] = (
+        max(1, group["MaxSize"]) if kind == "on-demand" else 0
+    )
     account.change(
         f"let {name} ask for {kind} machines",
         "autoscaling",

@@ -197,8 +197,13 @@ def _interface(card: int, device: int, kind: str) -> Json:
     }
 
 
+def most_of(plan: LaunchPlan, *, spot: bool) -> int:
+    """Machines of a group. On-demand machines hear no notice, so none stands by there."""
+    return plan.nodes + (1 if plan.rebalance or (spot and plan.stands_by != NEVER) else 0)
+
+
 def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
-    second = plan.stands_by != NEVER and on_demand_percentage == 0  # on-demand machines hear no notice
+    second = plan.stands_by != NEVER and on_demand_percentage == 0
     launch = {
         "LaunchTemplateId": _ref("Machine"),
         "Version": {"Fn::GetAtt": ["Machine", "LatestVersionNumber"]},
@@ -208,7 +213,7 @@ def _group(plan: LaunchPlan, name: str, *, on_demand_percentage: int) -> Json:
         "Properties": {
             "AutoScalingGroupName": name,
             "MinSize": "0",
-            "MaxSize": str(plan.nodes + (1 if plan.rebalance or second else 0)),
+            "MaxSize": str(most_of(plan, spot=on_demand_percentage == 0)),
             # Of two, the one that does not train yet.
             **({"TerminationPolicies": ["NewestInstance"]} if second else {}),
             "VPCZoneIdentifier": _ref("Subnets"),
