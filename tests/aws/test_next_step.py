@@ -92,7 +92,7 @@ BRANCHES: dict[str, tuple[World, Action | tuple[type, Any]]] = {
     # FIRST
     "FIRST claims": (World("r1", ME, Book()), Claim(1)),
     "FIRST beside tagged things": (World("r1", ME, Book(), tagged=("vol-1",)), (Exit, 78)),
-    "FIRST claimed by me creates": (World("r1", ME, book(Generation(1, "i-me"))), CreateFirst("r1-g1")),
+    "FIRST claimed by me creates": (World("r1", ME, book(Generation(1, "i-me"))), CreateFirst("i-me-g1")),
     "FIRST made by me commits": (
         World("r1", ME, book(Generation(1, "i-me")), first="vol-9"),
         Commit(1, "vol-9", HERE),
@@ -112,7 +112,7 @@ BRANCHES: dict[str, tuple[World, Action | tuple[type, Any]]] = {
     ),
     "FIRST claimed by the dead and nothing found creates": (
         World("r1", ME, book(Generation(1, "i-a"))),
-        CreateFirst("r1-g1-i-me"),
+        CreateFirst("i-me-g1"),
     ),
     "FIRST cancelled": (World("r1", ME, book(Generation(1, "i-a", cancelled_by="i-b"))), (Exit, 78)),
     # SEE

@@ -143,8 +143,8 @@ PLANTS: dict[str, tuple[str, str, str, Detector]] = {
     ),
     "makes the first volume with another token each time": (
         "volume.py",
-        '        return CreateFirst(f"{world.run}-g1")\n',
-        '        return CreateFirst(f"{world.run}-g1-{id(world)}")\n',
+        '        return CreateFirst(f"{me.instance}-g1")\n',
+        '        return CreateFirst(f"{me.instance}-g1-{id(world)}")\n',
         volume("test_first_volume_is_not_made_twice_by_its_own_maker"),
     ),
     "looks for tags before the registers are read again": (

@@ -260,6 +260,17 @@ def test_a_move_writes_down_what_it_makes() -> None:
     assert set(lab.book().made) == {*lab.double.all_volumes, *lab.double.all_snapshots}
 
 
+def test_tokens_fit_and_belong_to_one_machine() -> None:
+    """EC2 takes 64 letters, and a run's name may be as long; a run may begin anew under an old name."""
+    lab = Lab()
+    moved(lab)
+    machine = lab.machine(B)
+    assert machine.boot() == 0
+    first, copy = lab.double.tokens
+    assert copy == f"{machine.me.instance}-g2"
+    assert first == f"{lab.machines[0].me.instance}-g1"
+
+
 def test_first_volume_that_cannot_be_made_is_retried() -> None:
     lab = Lab()
     lab.double.volume_limit = 0

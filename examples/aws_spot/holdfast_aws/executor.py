@@ -311,7 +311,8 @@ class Executor:
 
     @_do.register
     def _(self, action: w.CreateCopy) -> None:
-        token = f"{self._settings.run}-g{action.generation}"
+        # Not the run's name: EC2 takes 64 letters, and a token of an earlier run of that name gives its volume.
+        token = f"{self._me.instance}-g{action.generation}"
         spec = self._spec(token, action.generation, action.size_gib, action.snapshot, action.source)
         name = self._of_move(lambda: self._cloud.create_volume(spec), "CreateVolume")
         self._of_move(lambda: self._registers.mark_made(action.generation, "copy", name), "the registers")

@@ -88,13 +88,13 @@ def _first(world: World) -> Action:
     if world.first is not None:
         return Commit(1, world.first, me.zone)
     if first.claimed_by == me.instance:
-        return CreateFirst(f"{world.run}-g1")
+        return CreateFirst(f"{me.instance}-g1")
     if first.claimed_by in world.living:
         return _poll(world, f"{first.claimed_by} makes the first volume")
     if world.finds:
         found = min(world.finds, key=lambda volume: (volume.zone != me.zone, volume.id))
         return Commit(1, found.id, found.zone)
-    return CreateFirst(f"{world.run}-g1-{me.instance}")
+    return CreateFirst(f"{me.instance}-g1")
 
 
 # SEE
