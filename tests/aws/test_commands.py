@@ -642,6 +642,28 @@ def test_check_says_when_no_quota_names_the_type(lab: Lab) -> None:
     assert lab.calls == []
 
 
+@pytest.mark.parametrize(
+    ("on", "key", "says"),
+    [(True, "arn:aws:kms:us-east-1:1:key/x", True), (True, "alias/aws/ebs", False), (False, "key", False)],
+)
+def test_check_tells_of_a_key_for_volumes(lab: Lab, on: bool, key: str, says: bool) -> None:
+    real = lab.client("ec2")
+
+    class Ec2:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def get_ebs_encryption_by_default(self) -> Any:
+            return {"EbsEncryptionByDefault": on}
+
+        def get_ebs_default_kms_key_id(self) -> Any:
+            return {"KmsKeyId": key}
+
+    lab.account._made["ec2"] = Ec2()
+    found = checks.check(lab.another(), lab.plan()).lines
+    assert any("encrypts by default" in line for line in found) == says
+
+
 def test_check_sees_a_missing_image(lab: Lab) -> None:
     import plans
 

@@ -94,9 +94,20 @@ BRANCHES: dict[str, tuple[World, Action | tuple[type, Any]]] = {
     "FIRST beside tagged things": (World("r1", ME, Book(), tagged=("vol-1",)), (Exit, 78)),
     "FIRST claimed by me creates": (World("r1", ME, book(Generation(1, "i-me"))), CreateFirst("i-me-g1")),
     "FIRST made by me commits": (
-        World("r1", ME, book(Generation(1, "i-me")), first="vol-9"),
+        World("r1", ME, book(Generation(1, "i-me")), first=Volume("vol-9", HERE, "available")),
         Commit(1, "vol-9", HERE),
     ),
+    "FIRST made by me is waited for": (
+        World("r1", ME, book(Generation(1, "i-me")), first=Volume("vol-9", HERE, "creating")),
+        (Poll, None),
+    ),
+    **{
+        f"FIRST made by me is {state}": (
+            World("r1", ME, book(Generation(1, "i-me")), first=Volume("vol-9", HERE, state)),
+            (Exit, 78),
+        )
+        for state in ("error", "gone", "deleting")
+    },
     "FIRST claimed by the living waits": (
         World("r1", ME, book(Generation(1, "i-a")), living=frozenset({"i-a"})),
         (Poll, None),
@@ -106,7 +117,7 @@ BRANCHES: dict[str, tuple[World, Action | tuple[type, Any]]] = {
             "r1",
             ME,
             book(Generation(1, "i-a")),
-            finds=(shown(THERE), Volume("vol-9", HERE, "creating")),
+            finds=(shown(THERE), Volume("vol-9", HERE, "available")),
         ),
         Commit(1, "vol-9", HERE),
     ),

@@ -260,6 +260,24 @@ def test_a_move_writes_down_what_it_makes() -> None:
     assert set(lab.book().made) == {*lab.double.all_volumes, *lab.double.all_snapshots}
 
 
+@pytest.mark.parametrize("state", ["error", None])
+def test_a_first_volume_that_ec2_does_not_make_is_never_the_runs(state: str | None) -> None:
+    """An encryption key that the role may not use: CreateVolume succeeds, and the volume goes."""
+    lab = Lab()
+    machine = lab.machine(A)
+    machine.kill_after = "create_volume"
+    assert machine.boot() is None
+    machine.kill_after = None
+    (made,) = lab.double.all_volumes.values()
+    made.broken, made.visible_at = state, made.visible_at if state else float("inf")
+    assert machine.boot() == 78
+    assert "encryption key" in lab.said[-1]
+    assert lab.book().current is None
+    machine.lose()
+    made.tags.clear()
+    assert lab.machine(A).boot() == 0, "the name is not burnt"
+
+
 def test_tokens_fit_and_belong_to_one_machine() -> None:
     """EC2 takes 64 letters, and a run's name may be as long; a run may begin anew under an old name."""
     lab = Lab()
@@ -450,6 +468,11 @@ def test_volume_that_is_gone_is_for_a_person_and_names_the_snapshot() -> None:
 
 def test_volume_that_is_not_visible_yet_is_waited_for() -> None:
     lab = Lab(times=Times(visible=40))
+    assert lab.machine(A).boot() == 0
+    lab = Lab()
+    moved(lab)
+    (volume,) = lab.double.all_volumes.values()
+    volume.visible_at = lab.turns.now() + 60
     assert lab.machine(A).boot() == 0
 
 

@@ -53,6 +53,7 @@ def check(account: Account, plan: LaunchPlan) -> Answer:
         findings += [
             _rights(account, plan),
             _machine_image(account, plan),
+            *([] if plan.in_s3 else _default_key(account)),
             _zones(account, plan),
             *_quotas(account, plan),
             *_home(account, plan),
@@ -122,6 +123,20 @@ def _machine_image(account: Account, plan: LaunchPlan) -> Finding:
     if least > plan.root_gib:
         return Finding("machine image", False, f"{name} needs --root-size {least}")
     return Finding("machine image", True, f"{name} {image.get('Name', '')}".strip())
+
+
+def _default_key(account: Account) -> list[Finding]:
+    """Of EBS. The role of the machines has no right to any key but AWS's own."""
+    try:
+        if not account.ask("ec2", "get_ebs_encryption_by_default")["EbsEncryptionByDefault"]:
+            return []
+        key = account.ask("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"]
+    except Exception:  # this user may not ask, or a double does not know: a hint, never a reason to stop
+        return []
+    if key.endswith("alias/aws/ebs"):
+        return []
+    says = f"EBS encrypts by default with {key}: its policy must let the role of the machines use it"
+    return [Finding("encryption", None, says)]
 
 
 def _zones(account: Account, plan: LaunchPlan) -> Finding:

@@ -53,7 +53,8 @@ class Executor:
         self._random = random.Random(me.instance)
         # Memory of this process.
         self._began = clock.now()
-        self._first: str | None = None
+        self._first: Volume | None = None
+        self._first_asked = 0.0
         self._move: w.Move | None = None
         self._local = w.Local()
         self._missing_since: float | None = None
@@ -137,6 +138,8 @@ class Executor:
         self._take_up_move(book)
         self._failed_moves = book.failed_moves(me.instance)
         current, move = book.current, book.open
+        if current is None:
+            self._look_at_first()
         volume = None
         plugged: tuple[Volume, ...] = ()
         if current is not None:
@@ -213,6 +216,18 @@ class Executor:
             copy = Volume(made["vol"], self._me.zone, "creating") if "vol" in made else None
             self._move = w.Move(move.number, source, now, snapshot, copy, volume_asked=now)
 
+    def _look_at_first(self) -> None:
+        first = self._first
+        if first is None:
+            return
+        try:
+            self._first = self._call(lambda: self._cloud.volume(first.id)) or first
+        except CloudError as error:
+            if error.code != "InvalidVolume.NotFound":
+                raise StopError(RETRY, f"DescribeVolumes {first.id}: {error}") from error
+            if self._clock.now() - self._first_asked >= self._limits.missing:
+                self._first = replace(first, state="gone")
+
     def _current(self, volume_id: str) -> Volume | None:
         try:
             volume = self._call(lambda: self._cloud.volume(volume_id))
@@ -277,10 +292,12 @@ class Executor:
     def _(self, action: w.CreateFirst) -> None:
         spec = self._spec(action.token, 1, self._settings.size_gib)
         try:
-            self._first = self._call(lambda: self._cloud.create_volume(spec))
+            name = self._call(lambda: self._cloud.create_volume(spec))
         except CloudError as error:
             raise StopError(RETRY, f"CreateVolume in {self._me.zone}: {error}") from error
-        self._say(f"created {self._first}")
+        self._first = Volume(name, self._me.zone, "creating")
+        self._first_asked = self._clock.now()
+        self._say(f"created {name}")
 
     @_do.register
     def _(self, action: w.Commit) -> None:

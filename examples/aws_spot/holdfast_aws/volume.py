@@ -86,15 +86,28 @@ def _first(world: World) -> Action:
     if first is None or first.number != 1:
         return Exit(HUMAN, f"the registers of {world.run} name no volume and no maker: restore them")
     if world.first is not None:
-        return Commit(1, world.first, me.zone)
+        return _first_made(world, world.first)
     if first.claimed_by == me.instance:
         return CreateFirst(f"{me.instance}-g1")
     if first.claimed_by in world.living:
         return _poll(world, f"{first.claimed_by} makes the first volume")
     if world.finds:
         found = min(world.finds, key=lambda volume: (volume.zone != me.zone, volume.id))
-        return Commit(1, found.id, found.zone)
+        return _first_made(world, found)
     return CreateFirst(f"{me.instance}-g1")
+
+
+def _first_made(world: World, first: Volume) -> Action:
+    """Not before EC2 has made it: a name that the registers commit to is the run's for good."""
+    if first.state == "creating":
+        return _poll(world, f"{first.id} is being created")
+    if first.state in ("available", "in-use"):
+        return Commit(1, first.id, first.zone)
+    return Exit(
+        HUMAN,
+        f"EC2 did not make the first volume {first.id}: it is {first.state}. If the account encrypts all volumes by an "
+        f"encryption key of its own, the role of this machine must be allowed to use it; then hf-aws up {world.run}",
+    )
 
 
 # SEE

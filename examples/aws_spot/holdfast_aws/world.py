@@ -93,7 +93,7 @@ class World:
     plugged: tuple[Volume, ...] = ()  # of the run, attached to me
     living: frozenset[str] = frozenset()
     last_snapshot: str = ""  # looked up when the volume is gone
-    first: str | None = None  # volume that this process made for generation 1
+    first: Volume | None = None  # that this process made for generation 1
     move: Move | None = None
     local: Local = field(default_factory=Local)
     elapsed: float = 0  # seconds since the command began
