@@ -307,7 +307,7 @@ def test_setup_installs_rclone_on_the_machine(bench: Bench) -> None:
     # No /usr/bin: this machine may have rclone.
     done = bench.run("machine/hf-setup", HF_GPU="0", HF_S3=S3, PATH=str(bench.bin))
     assert done.returncode == 0, done.stderr
-    assert "apt-get -qq install -y rclone" in bench.calls()
+    assert "apt-get -qq install -y -o DPkg::Lock::Timeout=600 rclone" in bench.calls()
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -331,6 +331,17 @@ class client:
     assert (done.returncode == 0) == right == place.exists(), done.stderr
     asked = {"InstanceId": "i-1", "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
     assert (str(asked) in bench.calls()) != right
+
+
+@pytest.mark.parametrize(("fails", "code"), [("update", 0), ("install", 100)])
+def test_apt_waits_for_ubuntus_own_updates(bench: Bench, fails: str, code: int) -> None:
+    bench.double("cloud-init", "echo us-east-1")
+    bench.double("systemctl")
+    bench.double("apt-get", f"[[ $2 != {fails} ]] || exit 100")
+    assert bench.run("machine/hf-kit", HF_PYTHON="/bin/false").returncode == code
+    calls = bench.calls()
+    assert calls[0].startswith("systemctl stop apt-daily.timer apt-daily.service")
+    assert "apt-get -qq install -y -o DPkg::Lock::Timeout=600 python3-boto3" in calls
 
 
 def test_setup_makes_the_array_before_the_image(bench: Bench) -> None:
