@@ -72,6 +72,39 @@ def test_up_again_and_a_second_run_use_the_same_bucket(lab: Lab) -> None:
     assert lab.calls.count("CreateBucket") == 1
 
 
+EXPIRES = {
+    "ID": "mine",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+}
+
+
+def test_up_keeps_the_users_lifecycle_rules(lab: Lab) -> None:
+    made(lab)
+    s3 = lab.client("s3")
+    s3.put_bucket_lifecycle_configuration(Bucket=OWN, LifecycleConfiguration={"Rules": [EXPIRES]})
+    made(lab)
+    made(lab)
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=OWN)["Rules"]
+    assert [rule["ID"] for rule in rules] == ["mine", "holdfast-uploads"]
+
+
+def test_a_bucket_that_keeps_versions_is_told_of(lab: Lab) -> None:
+    """There retention and `down` only hide what they delete."""
+    made(lab)
+    account, s3 = lab.another(), lab.client("s3")
+    plan = bucket.resolved(account, plan_of(home="s3"))
+    assert bucket.troubles(account, plan) == (True, HOME)
+    s3.put_bucket_versioning(Bucket=OWN, VersioningConfiguration={"Status": "Enabled"})
+    assert "NoncurrentVersionExpiration" in bucket.troubles(account, plan)[1]
+    put(lab, "r1/run/step-1")
+    bucket.delete_all(lab.another(), bucket.place_of(HOME))
+    assert any("those of s3://" in said and "stay, and are paid for" in said for said in lab.said)
+    s3.put_bucket_lifecycle_configuration(Bucket=OWN, LifecycleConfiguration={"Rules": [EXPIRES]})
+    assert bucket.troubles(account, plan) == (True, HOME)
+
+
 def test_up_leaves_a_bucket_of_the_users_as_it_is(lab: Lab) -> None:
     with pytest.raises(CommandError, match="no bucket mine"):
         launch.up(lab.another(), plan_of(home="s3://mine/x"))

@@ -20,6 +20,7 @@ from holdfast_aws.account import HUMAN, Account, CommandError, code_of
 from holdfast_aws.plan import S3, LaunchPlan
 from holdfast_aws.registers import Book
 
+UPLOADS = "holdfast-uploads"  # the kit's own lifecycle rule
 LEFTOVER = 86400.0  # seconds after which an upload that has not ended never will
 AT_ONCE = 1000  # objects in one DeleteObjects
 MISSING = ("404", "NoSuchBucket", "NotFound")
@@ -107,7 +108,7 @@ def _set_up(account: Account, bucket: str) -> None:
     )
     # A machine that dies in the middle of a copy leaves its parts; they are paid for and shown in no listing.
     rule = {
-        "ID": "holdfast-uploads",
+        "ID": UPLOADS,
         "Status": "Enabled",
         "Filter": {"Prefix": ""},
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
@@ -117,8 +118,21 @@ def _set_up(account: Account, bucket: str) -> None:
         "s3",
         "put_bucket_lifecycle_configuration",
         Bucket=bucket,
-        LifecycleConfiguration={"Rules": [rule]},
+        LifecycleConfiguration={"Rules": [*_other_rules(account, bucket), rule]},
     )
+
+
+def _other_rules(account: Account, bucket: str) -> list[Any]:
+    """The user's own: a configuration is put as a whole."""
+    try:
+        rules = account.client("s3").get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    except ClientError as error:
+        if code_of(error) in ("NoSuchLifecycleConfiguration", *MISSING):  # the latter: --dry-run makes none
+            return []
+        raise CommandError(
+            HUMAN, f"the lifecycle rules of {bucket} cannot be read ({code_of(error)}), so none is put"
+        ) from error
+    return [rule for rule in rules if rule.get("ID") != UPLOADS]
 
 
 def _exists(account: Account, bucket: str) -> bool:
@@ -159,10 +173,17 @@ def troubles(account: Account, plan: LaunchPlan) -> tuple[bool, str]:
             "S3's own keys (SSE-S3)"
         )
     hints = [str(place)]
-    if not own and not _forgets_uploads(account, place.bucket):
+    if not own and not _has_rule(account, place.bucket, "AbortIncompleteMultipartUpload"):
         hints.append(
             "no lifecycle rule ends uploads that a lost machine left (AbortIncompleteMultipartUpload); "
             f"hf-aws gc {plan.run} --delete does"
+        )
+    if _keeps_versions(account, place.bucket) and not _has_rule(
+        account, place.bucket, "NoncurrentVersionExpiration"
+    ):
+        hints.append(
+            "the bucket keeps versions, so what retention deletes stays and is paid for, about $0.023 a GB and month: "
+            "add a lifecycle rule with NoncurrentVersionExpiration"
         )
     return True, "; ".join(hints)
 
@@ -178,10 +199,15 @@ def _key(account: Account, bucket: str) -> str:
     return ""
 
 
-def _forgets_uploads(account: Account, bucket: str) -> bool:
+def _has_rule(account: Account, bucket: str, what: str) -> bool:
     found = _or_none(lambda: account.client("s3").get_bucket_lifecycle_configuration(Bucket=bucket))
     rules = found["Rules"] if found else []
-    return any("AbortIncompleteMultipartUpload" in rule and rule["Status"] == "Enabled" for rule in rules)
+    return any(what in rule and rule["Status"] == "Enabled" for rule in rules)
+
+
+def _keeps_versions(account: Account, bucket: str) -> bool:
+    found = _or_none(lambda: account.client("s3").get_bucket_versioning(Bucket=bucket))
+    return bool(found and found.get("Status") == "Enabled")
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:
@@ -276,6 +302,11 @@ def delete_all(account: Account, place: Place) -> None:
                 "then hf-aws down again",
             )
     end_uploads(account, place, leftovers(account, place, 0))
+    if keys and _keeps_versions(account, place.bucket):
+        account.say(
+            f"the bucket keeps versions: those of {place} stay, and are paid for, until a lifecycle rule with "
+            "NoncurrentVersionExpiration or their owner deletes them"
+        )
     account.say(f"the bucket {place.bucket} stays: another run may be about to use it")
 
 

@@ -33,6 +33,7 @@ NEEDED = (
 )
 NEEDED_FOR_S3 = (
     "s3:CreateBucket",
+    "s3:GetLifecycleConfiguration",
     "s3:ListBucket",
     "s3:PutBucketPublicAccessBlock",
     "s3:PutEncryptionConfiguration",
