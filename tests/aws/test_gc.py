@@ -108,6 +108,9 @@ def test_what_the_registers_do_not_name_stays() -> None:
     found = sort_out(known, True, *things)
     assert found.delete == []
     assert set(found.keep) == {"vol-1", "snap-1", "snap-2"}
+    # Also what a machine made that was lost before it could write it down.
+    assert found.keep["vol-1"].endswith("aws ec2 delete-volume --volume-id vol-1")
+    assert found.keep["snap-1"].endswith("aws ec2 delete-snapshot --snapshot-id snap-1")
     listed = Book(MOVED.generations, True, made={"vol-1": 1, "vol-3": 3}, leads=("snap-1", "snap-2"))
     assert sort_out(listed, True, *things).delete == ["snap-1", "vol-1"]
 

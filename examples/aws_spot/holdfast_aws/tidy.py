@@ -78,8 +78,10 @@ def _ours(book: Book, things: list[Any], others: dict[str, str]) -> list[Any]:
         if of_another_service(_tags(thing)):
             others[name] = "another service of AWS has made it, and copied the run's tags"
         elif name not in book.made and name not in book.leads:
+            what = "snapshot" if name.startswith("snap-") else "volume"
             others[name] = (
-                "the run's registers do not name it: a person made it, or another version of this kit"
+                "the run's registers do not name it: a person made it, another version of this kit, or a machine that "
+                f"was lost at that moment. If nobody needs it: aws ec2 delete-{what} --{what}-id {name}"
             )
         else:
             ours.append(thing)
