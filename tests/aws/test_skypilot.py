@@ -66,6 +66,18 @@ def test_both_files_recover_alike() -> None:
     one, many = described("train.yaml"), described("sweep.yaml")
     assert one["resources"] == many["resources"]
     assert one["envs"] == many["envs"]
+    assert one["setup"] == many["setup"]
+
+
+@pytest.mark.parametrize(("rclone", "code"), [(0, 0), (1, 0), (3, 1)])
+def test_a_bucket_that_is_not_there_ends_the_job(tmp_path: Path, rclone: int, code: int) -> None:
+    """rclone: 3 is "directory not found". What may pass, or is for the mirror to say, ends nothing here."""
+    program = tmp_path / "rclone"
+    program.write_text(f"#!/bin/sh\nexit {rclone}\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME_URL": "s3:bucket/r"}
+    done = subprocess.run(["bash", "-c", described("train.yaml")["setup"]], env=environment, check=False)
+    assert done.returncode == code
 
 
 def test_first_block(tmp_path: Path) -> None:
