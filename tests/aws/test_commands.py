@@ -664,6 +664,17 @@ def test_check_tells_of_a_key_for_volumes(lab: Lab, on: bool, key: str, says: bo
     assert any("encrypts by default" in line for line in found) == says
 
 
+def test_check_refuses_another_partition(lab: Lab) -> None:
+    class Sts:
+        def get_caller_identity(self) -> Any:
+            return {"Arn": "arn:aws-us-gov:iam::123456789012:user/me"}
+
+    lab.stand_ins["sts"] = Sts()
+    answer = checks.check(lab.another(), lab.plan())
+    assert answer.code == 78
+    assert "GovCloud" in answer.lines[0]
+
+
 def test_check_sees_a_missing_image(lab: Lab) -> None:
     import plans
 

@@ -72,7 +72,10 @@ def check(account: Account, plan: LaunchPlan) -> Answer:
 
 def _identity(account: Account) -> Finding:
     try:
-        return Finding("account", True, account.ask("sts", "get_caller_identity")["Arn"])
+        me = account.ask("sts", "get_caller_identity")["Arn"]
+        if not me.startswith("arn:aws:"):  # the machines' policy names all things so
+            return Finding("account", False, f"{me}: this kit is not for GovCloud or China")
+        return Finding("account", True, me)
     except CommandError as problem:
         return Finding("account", False, str(problem))
 
