@@ -69,7 +69,7 @@ void BeforeCommit::wait() noexcept {
     slow = shared_->busy;
     if (!slow) failure = std::exchange(shared_->failure, {});
   }
-  constexpr char kMayBeLost[] =
+  static constexpr char kMayBeLost[] =
       "rows of metrics may not survive what their checkpoint survives (training goes on): {}";
   if (slow && !std::exchange(told_slow_, true))
     log_warning(kMayBeLost, "they are not synced within " + format_duration(kPatience));
