@@ -83,7 +83,8 @@ class HungMount : public testing::Test {
   // A signal of -1: it did not end.
   Ended wait() {
     int status = 0;
-    if (!soon([&] { return waitpid(child_, &status, WNOHANG) == child_; })) return {.signal = -1, .out = {}, .err = {}};
+    if (!soon([&] { return waitpid(child_, &status, WNOHANG) == child_; }))
+      return {.signal = -1, .out = {}, .err = {}};
     child_ = -1;
     return ended_with(status, folder_.path());
   }

@@ -68,15 +68,16 @@ TEST_F(StepTest, OneBatchIsOneUpdate) {
 
 // Each sample of the smaller one would count more than the others.
 TEST_F(StepTest, TellsOnceOfBatchesOfDifferentSizesInOneUpdate) {
-  CapturedLog log;
+  test::CapturedLog log;
   Step step(optimizer_, loss(), {.accumulation = 2});
   for (int i = 0; i < 2; ++i) {
     EXPECT_FALSE(step.run(batch_of(1, 32, false)));
     EXPECT_TRUE(step.run(batch_of(2, 4)));
   }
   const std::string told = "a batch of 32 samples and one of 4";
-  EXPECT_THAT(log.text(), testing::HasSubstr(told));
-  EXPECT_EQ(log.text().find(told), log.text().rfind(told));
+  const std::string text = log.text();
+  EXPECT_THAT(text, testing::HasSubstr(told));
+  EXPECT_EQ(text.find(told), text.rfind(told));
 }
 
 // A batch without targets, say.

@@ -288,7 +288,9 @@ TEST_F(TrainerTest, EachCommitComesAfterASyncOfTheSinks) {
   life.recorder.on_step = [&](const StepEvent& event) {
     if (event.step == 2) life.checkpointer->request_save();
     while (event.step == 4 && life.checkpointer->figures().durable < 1) std::this_thread::yield();
-    if (event.step > 3) EXPECT_EQ(life.recorder.synced, 1);
+    if (event.step > 3) {
+      EXPECT_EQ(life.recorder.synced, 1);
+    }
   };
   ASSERT_EQ(life.run(7).exit_code, 0);
   EXPECT_EQ(life.recorder.synced, 2) << "that save, and the last one";
