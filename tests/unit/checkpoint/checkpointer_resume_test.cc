@@ -155,6 +155,7 @@ TEST(CheckpointerResume, APathOrAnOverrideThatIsNoTextDoesNotMakeSavesFail) {
 
 TEST(CheckpointerResume, AHostNameThatIsNoTextIsRecordedReadably) {
   RunRecord record;
+  record.attempt = 1;
   record.host = "gpu\xff";
   Attributes attributes;
   put_run_record(attributes, record);
