@@ -4,14 +4,11 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "holdfast/base/error.h"
-#include "holdfast/snapshot/digest.h"
 #include "holdfast/state/internal/component_io.h"
+#include "holdfast/state/internal/frozen_tensors.h"
 #include "holdfast/state/internal/train_state_parts.h"
-#include "holdfast/state/stager.h"
-#include "holdfast/state/tensor_bytes.h"
 #include "holdfast/state/train_state.h"
 #include "holdfast/state/value.h"
 
@@ -56,13 +53,8 @@ class DigestWriter final : public internal::ComponentWriter {
 
  private:
   void take_tensor(std::string name, const at::Tensor& tensor) override {
-    const TensorSpec spec = spec_of(name, tensor);
-    if (!tensor.is_cpu() || spec.bytes() > kLargestCompared) return;
-    std::vector<std::byte> bytes(spec.bytes());
-    Stager stager;
-    stager.add(tensor, bytes);
-    stager.run();
-    out_.emplace(std::move(name), to_hex(digest_of(bytes)));
+    if (!tensor.is_cpu() || tensor.nbytes() > kLargestCompared) return;
+    out_.emplace(std::move(name), to_hex(internal::digest_of_tensor(tensor)));
   }
   std::map<std::string, std::string>& out_;
 };

@@ -19,7 +19,20 @@ namespace {
 
 constexpr std::size_t kShownNames = 3;
 
-// As the file's digest of the tensor: of its bytes in logical order.
+// TensorImpls of the buffers that modules in evaluation mode register.
+void add_resting_buffers(const torch::nn::Module& root, std::set<const void*>& out) {
+  root.apply([&](const torch::nn::Module& module) {
+    if (module.is_training()) return;
+    for (const at::Tensor& buffer : module.buffers(/*recurse=*/false)) {
+      if (buffer.defined()) out.insert(buffer.unsafeGetTensorImpl());
+    }
+  });
+}
+
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.find('/')); }
+
+}  // namespace
+
 Digest digest_of_tensor(const at::Tensor& tensor) {
   std::vector<std::byte> copy;
   std::span<const std::byte> bytes;
@@ -41,20 +54,6 @@ Digest digest_of_tensor(const at::Tensor& tensor) {
   });
   return combine_digests(pieces);
 }
-
-// TensorImpls of the buffers that modules in evaluation mode register.
-void add_resting_buffers(const torch::nn::Module& root, std::set<const void*>& out) {
-  root.apply([&](const torch::nn::Module& module) {
-    if (module.is_training()) return;
-    for (const at::Tensor& buffer : module.buffers(/*recurse=*/false)) {
-      if (buffer.defined()) out.insert(buffer.unsafeGetTensorImpl());
-    }
-  });
-}
-
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.find('/')); }
-
-}  // namespace
 
 FrozenTensors::Look::Look(const at::Tensor& tensor)
     : object_(tensor.getIntrusivePtr()),

@@ -26,6 +26,9 @@
 
 namespace holdfast { inline namespace v0_2 { namespace internal {
 
+// As the file's digest of the tensor: of its bytes in logical order.
+Digest digest_of_tensor(const at::Tensor& tensor);
+
 class FrozenTensors {
  public:
   // Throws UsageError for options that contradict each other.
